@@ -100,8 +100,8 @@ function tableOf(lines: readonly Line[]): string {
   const rows = lines.map((line) => {
     const ratio = (name: DeviceName) => {
       const ratios = pairRatios(line[name], line.adapter)
-      const [least, most] = spread(ratios).map((one) => one.toFixed(2))
-      return `**${median(ratios).toFixed(2)}** (${least} to ${most})`
+      const [min, max] = spread(ratios).map((one) => one.toFixed(2))
+      return `**${median(ratios).toFixed(2)}** (${min} to ${max})`
     }
     const times = deviceNames.map((name) => median(line[name]).toFixed(1))
     const sizes = [line.browser, line.model, String(line.batchSize)]

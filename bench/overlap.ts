@@ -122,12 +122,12 @@ function formatReport(
   )
   const ratio = median(ratios)
   const share = median(times.exchange) / median(times.compute)
-  const least = Math.max(median(firsts) + median(times.exchange), median(times.compute))
+  const min = Math.max(median(firsts) + median(times.exchange), median(times.compute))
   return `${heading}\n\n${table}\n\nWith overlap / without: **${ratio.toFixed(3)}** (${spread(
     ratios,
   )
     .map((one) => one.toFixed(2))
     .join(
       ' to ',
-    )}, ${ratios.length} rounds); goal ≤ ${goal}: ${ratio <= goal ? 'yes' : 'NO'}. Exchange / computation: ${share.toFixed(2)}. Given these, a step with overlap takes at least ${least.toFixed(1)} ms, ${(least / median(times.apart)).toFixed(2)} of one without.\n`
+    )}, ${ratios.length} rounds); goal ≤ ${goal}: ${ratio <= goal ? 'yes' : 'NO'}. Exchange / computation: ${share.toFixed(2)}. Given these, a step with overlap takes at least ${min.toFixed(1)} ms, ${(min / median(times.apart)).toFixed(2)} of one without.\n`
 }

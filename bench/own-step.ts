@@ -40,13 +40,13 @@ export function ownRows(
     us: rounded(us),
   }))
   const deviceUs = kernels.reduce((sum, { us }) => sum + us, 0)
-  const mostSubmits = Math.max(1, Math.ceil(deviceUs / submitUs))
+  const maxSubmits = Math.max(1, Math.ceil(deviceUs / submitUs))
   return [
     row('dispatches', calls.dispatches, dispatchGoals[step], ''),
     ...(dispatchesPerLayer === undefined
       ? []
       : [row('dispatches per layer', dispatchesPerLayer, layerGoal, '')]),
-    row('submits', calls.submits, mostSubmits, ''),
+    row('submits', calls.submits, maxSubmits, ''),
     row('buffers created', calls.buffers, ownGoals.buffers, ''),
     row('bind groups created', calls.bindGroups, ownGoals.bindGroups, ''),
     row('bytes uploaded', calls.bytesUploaded, undefined, 'B'),

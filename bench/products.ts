@@ -97,7 +97,7 @@ async function measure(
           const [{ runsMs }] = await timeMatmul(runtime, problem, {
             preferredOnly: true,
             runs: rounds,
-            leastMs: 20,
+            minMs: 20,
             async onRound() {
               bare.push(threads * loop())
               theirs.push(flops / (await numpy.productMs(form, size)) / 1e6)

@@ -123,8 +123,8 @@ export async function benchRecovery(argv: readonly string[]): Promise<void> {
       ...Object.keys(builds).map((build) => {
         const own = rows.filter((row) => row.build === build && row.loss === loss)
         const times = own.map(({ standsMs }) => standsMs / 1000)
-        const [least, most] = spread(times).map((time) => time.toFixed(1))
-        return `${median(times).toFixed(1)} s (${least} to ${most}); a step took ${median(own.map(({ stepMs }) => stepMs)).toFixed(0)} ms`
+        const [min, max] = spread(times).map((time) => time.toFixed(1))
+        return `${median(times).toFixed(1)} s (${min} to ${max}); a step took ${median(own.map(({ stepMs }) => stepMs)).toFixed(0)} ms`
       }),
     ])
     const table = markdownTable(['lost', ...Object.keys(builds)], cells)

@@ -39,7 +39,7 @@ const rewrites: readonly [form: RegExp, text: (...parts: string[]) => string][] 
   [/^missing required argument '([^']*)'$/, (_, name) => `the ${name} is missing.`],
   [
     /^too many arguments.*Expected (\d+) arguments? but got (\d+)\.$/,
-    (_, most, given) => `expected ${most} arguments, got ${given}.`,
+    (_, max, given) => `expected ${max} arguments, got ${given}.`,
   ],
 ]
 
@@ -53,8 +53,8 @@ export function usageProblem(thrown: unknown): string {
     const found = form.exec(line)
     if (found) return text(...found)
   }
-  const told = clipped(line, 400)
-  return /[.)]$/.test(told) ? told : `${told}.`
+  const short = clipped(line, 400)
+  return /[.)]$/.test(short) ? short : `${short}.`
 }
 
 /** `--device`, in every command: `where` names the tabs that it is for. */

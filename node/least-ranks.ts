@@ -1,7 +1,7 @@
 import { PeerError } from '../src/util/errors.ts'
 
-export interface LeastRanksOptions {
-  readonly least: number
+export interface MinRanksOptions {
+  readonly min: number
   /** How long there may be fewer. */
   readonly waitMs: number
   /** The flag that raises it. */
@@ -13,23 +13,23 @@ export interface LeastRanksOptions {
 }
 
 /** Ends an elastic run that has fewer ranks than it is to have, and does not get them back in time. Those of the built-in training train meanwhile. */
-export class LeastRanks {
-  readonly #options: LeastRanksOptions
+export class MinRanks {
+  readonly #options: MinRanksOptions
   #timer: NodeJS.Timeout | undefined
 
-  constructor(options: LeastRanksOptions) {
+  constructor(options: MinRanksOptions) {
     this.#options = options
   }
 
   /** Takes the numbers of ranks and of tabs that are to join them, whenever one of them is another. */
   count(ranks: number, coming: number): void {
-    const { least, waitMs, waitFlag, onNotice, onEnd } = this.#options
-    if (ranks >= least) {
+    const { min, waitMs, waitFlag, onNotice, onEnd } = this.#options
+    if (ranks >= min) {
       this.stop()
       return
     }
-    const few = `--elastic: ${ranks} of at least ${least} ranks left`
-    if (ranks + coming < least) {
+    const few = `--elastic: ${ranks} of at least ${min} ranks left`
+    if (ranks + coming < min) {
       const text = `${few}, and no restart. Raise --max-restarts, or lower MIN.`
       onEnd(new PeerError('peer.lost', text))
     } else if (!this.#timer) {

@@ -20,7 +20,7 @@ export interface MountedFiles {
 }
 
 /** What links may add to a listing: folders that link to each other could fill it without end. units: files. */
-const mostLinked = 1_000_000
+const maxLinked = 1_000_000
 
 /** A listing may be of many files: it is read again this long after its end at the earliest. */
 const listingMs = 1000
@@ -135,13 +135,13 @@ function sendFile(request: IncomingMessage, response: ServerResponse, file: Foun
 }
 
 /** More paths are not said: strangers can ask for many. */
-const mostSaid = 1000
+const maxSaid = 1000
 
 /** Says which paths below a mount are left out, each once. */
 function leftOutLines(prefix: string, folder: string, warn: (line: string) => void) {
   const said = new Set<string>()
   return (paths: readonly string[]) => {
-    const fresh = said.size < mostSaid ? paths.filter((path) => !said.has(path)) : []
+    const fresh = said.size < maxSaid ? paths.filter((path) => !said.has(path)) : []
     for (const path of fresh) said.add(path)
     if (fresh.length === 0) return
     const shown = fresh.slice(0, 5).map((path) => clipped(path))
@@ -202,7 +202,7 @@ async function listFiles(top: string, mount: string | MountedFiles): Promise<Lis
         const isFolder = recursive && found?.isDirectory()
         if (isFolder) folders.push(name)
         const isCircle = isFolder && links.some((link) => isWithin(link, target!))
-        if (!target || !isVisible(root, target) || isCircle || linked > mostLinked)
+        if (!target || !isVisible(root, target) || isCircle || linked > maxLinked)
           leftOut.push(path)
         else if (isFolder) await walk(target, `${name}/`, links)
         else if (found?.isFile()) files.push(name)

@@ -6,10 +6,10 @@ export const fewRestarts = 3
 /** How often what was lost is opened again: a tab that joins the others, or all tabs. One budget for both. */
 export class Restarts {
   #used = 0
-  readonly #most: number
+  readonly #max: number
 
-  constructor(most = fewRestarts) {
-    this.#most = most
+  constructor(max = fewRestarts) {
+    this.#max = max
   }
 
   get used(): number {
@@ -18,7 +18,7 @@ export class Restarts {
 
   /** Takes one and returns its words, `restart 1 of 3`; null when none is left. */
   take(): string | null {
-    return this.#used < this.#most ? `restart ${++this.#used} of ${this.#most}` : null
+    return this.#used < this.#max ? `restart ${++this.#used} of ${this.#max}` : null
   }
 }
 

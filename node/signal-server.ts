@@ -153,7 +153,7 @@ export function attachSignaling(
       waiting.sent(id, bytes.length)
       sent?.()
     })
-    if (waiting.total > maxWaitingBytes && !isCutting) cut(waiting.most!)
+    if (waiting.total > maxWaitingBytes && !isCutting) cut(waiting.max!)
   }
 
   /** Ends a connection for the bytes that wait on it. One that is ending already has had its time to read why. */

@@ -16,7 +16,7 @@ const roomKeyVariable = 'TABRING_ROOM_KEY'
 const defaultRelayRate = 8
 
 /** The server takes few guesses from one address, but there are many addresses. */
-const leastKeyChars = 8
+const minKeyChars = 8
 
 /** What `npm start` was asked for. */
 export interface StartFlags extends IceFlags {
@@ -149,10 +149,10 @@ export function roomKeyOf(
       ? [roomKeyVariable, environment[roomKeyVariable] || undefined]
       : ['--room-key', given]
   if (key === undefined) return undefined
-  if (key.length >= leastKeyChars && !/\p{Cc}/u.test(key) && key === key.trim()) return key
+  if (key.length >= minKeyChars && !/\p{Cc}/u.test(key) && key === key.trim()) return key
   throw new TabringError(
     'config.invalid',
-    `${where}: expected at least ${leastKeyChars} characters in one line, without spaces around them, got ${key.length}. Create one with openssl rand -hex 16.`,
+    `${where}: expected at least ${minKeyChars} characters in one line, without spaces around them, got ${key.length}. Create one with openssl rand -hex 16.`,
   )
 }
 

@@ -28,10 +28,10 @@ export class WaitingBytes {
   }
 
   /** The connection on which most waits. */
-  get most(): string | undefined {
-    let most: string | undefined
+  get max(): string | undefined {
+    let max: string | undefined
     for (const id of this.#byId.keys())
-      if (most === undefined || this.of(id) > this.of(most)) most = id
-    return most
+      if (max === undefined || this.of(id) > this.of(max)) max = id
+    return max
   }
 }

@@ -25,7 +25,7 @@ const blockLines = 8
 
 /** Words for which the field has a better one, or none is needed: as a part of an identifier, or in a comment. */
 const glossary = [
-  ...['told', 'crew', 'deal', 'dealt', 'strike', 'struck', 'wish', 'alike', 'anew', 'lamp'],
+  ...['told', 'crew', 'deal', 'assigned', 'strike', 'struck', 'wish', 'alike', 'anew', 'lamp'],
   ...['of its own', 'what becomes of', 'puts out', 'put out'],
 ]
 /** Bounds are `max…` and `min…`. */

@@ -83,18 +83,18 @@ async function withChurn(): Promise<void> {
     stops: readonly Stop[],
     shares: readonly number[] = [],
   ) => {
-    const told = stops.map(
+    const lines = stops.map(
       ({ isLoss, ms, ordinaryMs }) =>
         `${isLoss ? '' : '+'}${inSeconds(ms)} (${inSeconds(ordinaryMs)})`,
     )
-    for (const { isLoss, ms, mostMs } of stops) {
+    for (const { isLoss, ms, maxMs } of stops) {
       const what = isLoss
         ? 'the next step after a loss took'
         : 'tabs that came held up the others for'
-      if (ms > mostMs)
-        missed(`${name}: ${what} ${inSeconds(ms)} s, at most ${inSeconds(mostMs)} s are allowed.`)
+      if (ms > maxMs)
+        missed(`${name}: ${what} ${inSeconds(ms)} s, at most ${inSeconds(maxMs)} s are allowed.`)
     }
-    const cells = [name.padEnd(28), [...hashes].join().padEnd(20), told.join(', ').padEnd(72)]
+    const cells = [name.padEnd(28), [...hashes].join().padEnd(20), lines.join(', ').padEnd(72)]
     console.log(`${cells.join('')}${shares.join(' + ')}`.trimEnd())
     for (const hash of hashes) seen.add(hash)
   }
@@ -105,17 +105,17 @@ async function withChurn(): Promise<void> {
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort(new Error('exact: interrupted')))
   const worlds = worldsOf(seededRandom(seedOfChurn))
-  await churn(parsed.options, worlds, stop.signal, ({ name, leastStops, mostShare }, room) => {
+  await churn(parsed.options, worlds, stop.signal, ({ name, minStops, maxShare }, room) => {
     const { hashes, stops, shares = [] } = room
     row(name, hashes, stops, shares)
-    if (stops.length < leastStops)
+    if (stops.length < minStops)
       missed(
-        `${name}: ${stops.length} changes of ranks were seen, at least ${leastStops} are expected.`,
+        `${name}: ${stops.length} changes of ranks were seen, at least ${minStops} are expected.`,
       )
     const part = Math.min(...shares) / Math.max(...shares)
-    if (mostShare !== undefined && !(part <= mostShare))
+    if (maxShare !== undefined && !(part <= maxShare))
       missed(
-        `${name}: the slowest tab had ${part.toFixed(2)} of the fastest one's share, at most ${mostShare} is expected.`,
+        `${name}: the slowest tab had ${part.toFixed(2)} of the fastest one's share, at most ${maxShare} is expected.`,
       )
   })
   if (seen.size > 1) wrong.unshift('the runs differ. This is a defect, or the adapters differ.')

@@ -45,7 +45,7 @@ class Sums {
   readonly #name: string
   readonly #counts: Record<string, number> = {}
   readonly #began = performance.now()
-  #told = this.#began
+  #printedMs = this.#began
   #seeds = 0
   failures = 0
 
@@ -69,8 +69,8 @@ class Sums {
   progress(seed: number): void {
     const now = performance.now()
     if (process.stderr.isTTY) process.stderr.write(`\r${this.#name}: seed ${seed} \r`)
-    if (now - this.#told < progressMs) return
-    this.#told = now
+    if (now - this.#printedMs < progressMs) return
+    this.#printedMs = now
     process.stderr.write(`fuzz: ${this.#line}\n`)
   }
 

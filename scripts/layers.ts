@@ -117,7 +117,7 @@ export const allowed: Record<string, readonly string[]> = {
 
   'src/peer/room': ['src/util'],
   'src/peer/link': ['src/util', 'src/peer/room'],
-  'src/peer/crew': ['src/util', 'src/peer/link', 'src/peer/room'],
+  'src/peer/elastic': ['src/util', 'src/peer/link', 'src/peer/room'],
   'src/peer/session': ['src/util', 'src/peer/link'],
   'src/peer/algorithms': [],
   'src/peer/collective': ['src/util', 'src/peer/link', 'src/peer/session', 'src/peer/algorithms'],
@@ -308,7 +308,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/nn',
     'src/data/shares.ts',
     'src/peer/group',
-    'src/ddp/exact/deal.ts',
+    'src/ddp/exact/assignment.ts',
     'src/ddp/metrics',
     'src/trainer/settings',
   ],
@@ -419,7 +419,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/peer/room',
     'src/peer/link',
     'src/peer/group',
-    'src/peer/crew',
+    'src/peer/elastic',
     'src/ddp/checkpoint',
     'src/trainer',
     'src/worker',
@@ -432,7 +432,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/graph/tune',
     'src/peer/group',
     'src/trainer',
-    'src/worker/compute/run-crew.ts',
+    'src/worker/compute/run-member.ts',
   ],
   // Control and connections; no device.
   'src/worker/page': [
@@ -654,7 +654,7 @@ export const typesOnly: Record<string, readonly string[]> = {
     'src/gpu/device.ts',
     'src/peer/room',
     'src/peer/link',
-    'src/peer/crew',
+    'src/peer/elastic',
     'src/trainer',
   ],
 }
@@ -702,7 +702,7 @@ export const packages: Record<string, readonly string[]> = {
   // The libraries that ours is timed beside.
   'src/measure/peers': ['@jax-js/jax', '@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu'],
   'src/peer/room': ['valibot'],
-  'src/peer/crew': ['valibot'],
+  'src/peer/elastic': ['valibot'],
   'src/peer/tab': ['simple-peer', 'valibot'],
   'src/distributed/launcher': ['node-inspect-extracted'],
   'src/distributed/link': ['comlink'],

@@ -6,7 +6,7 @@ import { messageOf } from '../src/util/errors.ts'
 import {
   cellOf,
   checkElastic,
-  strikeCell,
+  injectCell,
 } from '../tests/support/simulation/elastic/check-elastic.ts'
 import {
   type ElasticOutcome,
@@ -27,17 +27,17 @@ import { Trace } from '../tests/support/simulation/trace.ts'
 const progressMs = 5000
 
 /** In how many seeds the fault of each cell strikes. */
-const strikes = 20
+const injections = 20
 
-const whole = (least: number) => (text: string) => {
+const whole = (min: number) => (text: string) => {
   const number = Number(text)
-  if (Number.isInteger(number) && number >= least) return number
-  throw new InvalidArgumentError(`Expected a whole number from ${least}.`)
+  if (Number.isInteger(number) && number >= min) return number
+  throw new InvalidArgumentError(`Expected a whole number from ${min}.`)
 }
 
 const range = (text: string): readonly [number, number] => {
-  const { least, most } = rankRange(membersPerRoom)(text)
-  if (least > 1) return [least, most]
+  const { min, max } = rankRange(membersPerRoom)(text)
+  if (min > 1) return [min, max]
   throw new InvalidArgumentError('Expected 2 members or more.')
 }
 
@@ -65,14 +65,14 @@ const command = new Command('npm run simulate --')
   )
   .option(
     '--cells',
-    `each fault at each moment in each role, until it has struck in ${strikes} seeds`,
+    `each fault at each moment in each role, until it has struck in ${injections} seeds`,
   )
 
 /** What the seeds came to so far. */
 class Sums {
-  readonly #struck = new Map<string, number>(faults.map((kind) => [kind, 0]))
+  readonly #injected = new Map<string, number>(faults.map((kind) => [kind, 0]))
   readonly #began = performance.now()
-  #told = this.#began
+  #printedMs = this.#began
   #seeds = 0
   #rosters = 0
   #echoes = 0
@@ -80,9 +80,9 @@ class Sums {
   #longestMs = 0
   failures = 0
 
-  add({ struck, rosters, echoes, persons, longestMs }: ElasticOutcome): void {
+  add({ injected, rosters, echoes, persons, longestMs }: ElasticOutcome): void {
     this.#seeds++
-    for (const { kind } of struck) this.#struck.set(kind, this.#struck.get(kind)! + 1)
+    for (const { kind } of injected) this.#injected.set(kind, this.#injected.get(kind)! + 1)
     this.#rosters += rosters
     this.#echoes += echoes
     this.#persons += persons
@@ -98,8 +98,8 @@ class Sums {
   /** Now and then, `where`: as in "of 1000". */
   progress(where: string): void {
     const now = performance.now()
-    if (now - this.#told < progressMs) return
-    this.#told = now
+    if (now - this.#printedMs < progressMs) return
+    this.#printedMs = now
     const seconds = Math.round((now - this.#began) / 1000)
     process.stderr.write(
       `simulate: ${this.#seeds} seeds ${where}, ${this.#all} faults struck, ${this.failures} seeds failed, ${seconds} s\n`,
@@ -107,14 +107,14 @@ class Sums {
   }
 
   get #all(): number {
-    return [...this.#struck.values()].reduce((a, b) => a + b)
+    return [...this.#injected.values()].reduce((a, b) => a + b)
   }
 
   print(): void {
     const seconds = ((performance.now() - this.#began) / 1000).toFixed(1)
     const lines = [
       `${this.#seeds} seeds in ${seconds} s, ${this.failures} failed`,
-      `${this.#all} faults struck: ${[...this.#struck].map(([kind, count]) => `${kind} ${count}`).join(', ')}`,
+      `${this.#all} faults struck: ${[...this.#injected].map(([kind, count]) => `${kind} ${count}`).join(', ')}`,
       `${this.#rosters} rosters entered, ${this.#persons} decisions of a person, ${this.#echoes} old messages sent again`,
       `at most ${this.#longestMs / 1000} s without a step while enough members were connected`,
     ]
@@ -153,7 +153,7 @@ async function main(_: readonly string[], signal: AbortSignal): Promise<number> 
   try {
     if (inCells)
       for (const [at, one] of cells.entries()) {
-        await attempt(() => strikeCell(one, strikes, first, add))
+        await attempt(() => injectCell(one, injections, first, add))
         sums.progress(`in ${at + 1} of ${cells.length} cells`)
       }
     else

@@ -58,9 +58,9 @@ export const besideWords = (keys: readonly PeerKey[]): string =>
 
 /** The geometric means as the end of a sentence; empty where nothing was compared. */
 export function geometricRatios(rows: readonly BesideRow[], keys: readonly PeerKey[]): string {
-  const told = keys.flatMap((key) => {
+  const means = keys.flatMap((key) => {
     const ratios = ratiosOf(rows, key)
     return ratios.length > 0 ? [`${twoDigits(geometricMean(ratios))} times ${peers[key].name}`] : []
   })
-  return told.length > 0 ? `; ${told.join(', ')} as a geometric mean` : ''
+  return means.length > 0 ? `; ${means.join(', ')} as a geometric mean` : ''
 }

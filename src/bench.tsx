@@ -93,7 +93,7 @@ function start(): void {
         const product = formatProblem(problem)
         const times = await timeMatmul(runtime, problem, {
           signal,
-          leastMs: 10,
+          minMs: 10,
           onVariant: (name) => show({ text: `${product}, ${name}` }),
         })
         const best = times.reduce((a, b) => (b.ms < a.ms ? b : a))

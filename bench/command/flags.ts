@@ -14,19 +14,19 @@ export const someOf =
       return found
     })
 
-/** Reads a number that is not less than `least`. */
-export const atLeast = (least: number) => (text: string) => {
+/** Reads a number that is not less than `min`. */
+export const atLeast = (min: number) => (text: string) => {
   const value = Number(text)
-  if (!Number.isFinite(value) || value < least)
-    throw new InvalidArgumentError(`Expected a number of at least ${least}.`)
+  if (!Number.isFinite(value) || value < min)
+    throw new InvalidArgumentError(`Expected a number of at least ${min}.`)
   return value
 }
 
-/** Reads a whole number that is not less than `least`. */
-export const countOf = (least: number) => (text: string) => {
+/** Reads a whole number that is not less than `min`. */
+export const countOf = (min: number) => (text: string) => {
   const count = Number(text)
-  if (!Number.isSafeInteger(count) || count < least)
-    throw new InvalidArgumentError(`Expected a whole number of at least ${least}.`)
+  if (!Number.isSafeInteger(count) || count < min)
+    throw new InvalidArgumentError(`Expected a whole number of at least ${min}.`)
   return count
 }
 

@@ -95,7 +95,7 @@ const entryOf = (key: string): Entry => {
 }
 
 /** What one timing of products lasts: a read of the result takes up to 2.5 ms by itself on a software adapter. */
-const leastMs = 50
+const minMs = 50
 
 const bench = {
   onRound: (_round: number): void => undefined,
@@ -215,7 +215,7 @@ const bench = {
     }
     const makers = { tabring: own, jax: peers.jax.make, tfjs: peers.tfjs.make }
     const onRound = (round: number) => bench.onRound(round)
-    const timed = await compareProducts(makers, task, a, b, { rounds, leastMs, onRound })
+    const timed = await compareProducts(makers, task, a, b, { rounds, minMs, onRound })
     return { rounds: timed, variant }
   },
 }

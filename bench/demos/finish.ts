@@ -13,7 +13,7 @@ export interface Finished {
 }
 
 /** Longest that a run may take. units: ms. */
-const mostMs = 240_000
+const maxMs = 240_000
 
 /** Opens the training page with these settings in a context of its own, presses Start, and reads the row of the run when it has finished. errors: those of the page, in its words. */
 export async function finish(browser: Browser, url: string, query: string): Promise<Finished> {
@@ -29,7 +29,7 @@ export async function finish(browser: Browser, url: string, query: string): Prom
     await start.click()
     const row = page.locator('#runs tbody tr')
     const ended = row.filter({ hasNotText: 'running' })
-    await ended.waitFor({ timeout: mostMs })
+    await ended.waitFor({ timeout: maxMs })
     const heads = (await page.locator('#runs thead th').allInnerTexts()).map((head) => head.trim())
     const cells = await row.locator('td').allInnerTexts()
     const at = (name: string) => cells[heads.indexOf(name)].trim()

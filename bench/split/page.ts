@@ -50,7 +50,7 @@ function whereToCut(): PipelineOptions {
 }
 
 /** Samples with which layers are timed: fewer, so that ResNet-50 takes no more than a step. */
-const mostTimed = 12
+const maxTimed = 12
 
 async function lossOf(model: Module, split: Split): Promise<(x: Tensor, y: Tensor) => Tensor> {
   const plain = (x: Tensor, y: Tensor) => {
@@ -81,7 +81,7 @@ window.benchSplit = {
 
   async stageShares() {
     const { make, sample } = models[task.model]
-    const input = tensorType([Math.min(task.batch, mostTimed), ...sample])
+    const input = tensorType([Math.min(task.batch, maxTimed), ...sample])
     const model = make()
     await model.to(0)
     const times = await layerTimes(model, input, { repeats: 3 })

@@ -11,10 +11,10 @@ const widest = 50
 
 /** Bars for a terminal. */
 export function barLines(bars: readonly Bar[]): string[] {
-  const most = Math.max(...bars.map(({ value }) => value))
+  const max = Math.max(...bars.map(({ value }) => value))
   const names = Math.max(...bars.map(({ name }) => name.length))
   return bars.map(({ name, value }) => {
-    const length = Math.round((value / most) * widest)
+    const length = Math.round((value / max) * widest)
     return `${name.padEnd(names)} ${'█'.repeat(length)} ${value.toFixed(1)}`
   })
 }
@@ -24,14 +24,14 @@ const escaped = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', 
 /** The same as an SVG image, with whiskers of one deviation. */
 export function barsAsSvg(title: string, bars: readonly Bar[]): string {
   const [left, rowHeight, width] = [180, 24, 460]
-  const most = Math.max(...bars.map(({ value, deviation }) => value + deviation))
-  const x = (value: number) => (left + (value / most) * width).toFixed(1)
+  const max = Math.max(...bars.map(({ value, deviation }) => value + deviation))
+  const x = (value: number) => (left + (value / max) * width).toFixed(1)
   const rows = bars.map(({ name, value, deviation }, i) => {
     const y = 40 + i * rowHeight
     const middle = y + 8
     return [
       `<text x="${left - 8}" y="${y + 12}" text-anchor="end">${escaped(name)}</text>`,
-      `<rect x="${left}" y="${y}" width="${((value / most) * width).toFixed(1)}" height="16" fill="#1864ab"/>`,
+      `<rect x="${left}" y="${y}" width="${((value / max) * width).toFixed(1)}" height="16" fill="#1864ab"/>`,
       `<path d="M${x(Math.max(0, value - deviation))} ${middle}H${x(value + deviation)}" stroke="#000"/>`,
       `<text x="${left + width + 8}" y="${y + 12}">${value.toFixed(1)}</text>`,
     ].join('')

@@ -8,8 +8,8 @@ import type { Task } from '../../src/trainer/settings/task.ts'
 import { loadPart } from '../../src/util/load-part.ts'
 import { type Shape, tensorType } from '../../src/util/shape.ts'
 import { unpackIdx } from './idx-pack.ts'
-import { looksOf } from './looks.ts'
 import { meta } from './meta.ts'
+import { queriesOf } from './queries.ts'
 
 interface DigitsData extends DataSplits {
   makeModel(): Module
@@ -54,5 +54,5 @@ export const task: Task<DigitsData> = {
   forward: (model, { x }) => model.forward(x),
   loss: (logits, { y }) => crossEntropy(logits, y, { count: sampleCount() }),
   measure: (logits, { y }) => topKCorrect(logits, y, 1, { count: sampleCount() }),
-  looks: looksOf(sampleShapeOf),
+  queries: queriesOf(sampleShapeOf),
 }

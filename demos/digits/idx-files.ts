@@ -1,5 +1,5 @@
 import { type IdxFiles, type IdxName, idxNames, packIdx } from './idx-pack.ts'
-import { mostGivenBytes } from './meta.ts'
+import { maxGivenBytes } from './meta.ts'
 
 /** One of the files that a person gives, proved to be images or labels. */
 export interface IdxFile {
@@ -64,9 +64,9 @@ export function problemsOf({ files, unplaced }: IdxSet): string[] {
   )
   const bytes = idxNames.reduce((sum, name) => sum + (files[name]?.bytes.length ?? 0), 0)
   const size =
-    bytes > mostGivenBytes
+    bytes > maxGivenBytes
       ? [
-          `The files: they have ${bytes} bytes with gzip, more than ${mostGivenBytes}. Serve them from a folder and enter its address.`,
+          `The files: they have ${bytes} bytes with gzip, more than ${maxGivenBytes}. Serve them from a folder and enter its address.`,
         ]
       : []
   return [...pairs, ...open, ...size]

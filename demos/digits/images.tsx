@@ -22,18 +22,18 @@ export function Tile({ values, height, width, scale, label }: TileProps) {
   )
 }
 
-/** Pixels of values from `least` to `most`, in equal steps; beyond them, those of the ends. */
+/** Pixels of values from `min` to `max`, in equal steps; beyond them, those of the ends. */
 export interface ColourScale {
-  readonly least: number
-  readonly most: number
+  readonly min: number
+  readonly max: number
   readonly pixels: Uint32Array
 }
 
 /** White ink on black, from 0 to `full`. */
-export const inkOn = (full: number): ColourScale => ({ least: 0, most: full, pixels: greys })
+export const inkOn = (full: number): ColourScale => ({ min: 0, max: full, pixels: greys })
 
-/** Dark and blue below zero, light and orange above, between them grey; `most` is the greatest distance from zero. */
-export const signed = (most: number): ColourScale => ({ least: -most, most, pixels: blueToOrange })
+/** Dark and blue below zero, light and orange above, between them grey; `max` is the greatest distance from zero. */
+export const signed = (max: number): ColourScale => ({ min: -max, max, pixels: blueToOrange })
 
 /** As many as a screen's levels, to either side. */
 const steps = 256
@@ -60,14 +60,14 @@ function table(
 function paint(
   image: Uint32Array,
   values: ArrayLike<number>,
-  { least, most, pixels }: ColourScale,
+  { min, max, pixels }: ColourScale,
 ): void {
   const last = pixels.length - 1
-  const perValue = most > least ? last / (most - least) : 0
+  const perValue = max > min ? last / (max - min) : 0
   // Where all is zero, as the middle.
-  const from = most > least ? 0 : last / 2
+  const from = max > min ? 0 : last / 2
   for (let i = 0; i < image.length; i++) {
-    const at = Math.round(from + (values[i] - least) * perValue)
+    const at = Math.round(from + (values[i] - min) * perValue)
     image[i] = pixels[Math.max(0, Math.min(last, at))]
   }
 }

@@ -1,7 +1,7 @@
 import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'
 
 /** Of four files with gzip: MNIST's have 11.6 MB, Fashion-MNIST's 30.9 MB. */
-export const mostGivenBytes = 32 * 2 ** 20
+export const maxGivenBytes = 32 * 2 ** 20
 
 export const meta: DemoMeta = {
   title: 'Digits',
@@ -19,7 +19,7 @@ export const meta: DemoMeta = {
   },
   given: {
     words: 'four IDX files, packed',
-    mostBytes: mostGivenBytes,
+    maxBytes: maxGivenBytes,
     ask: 'choose or drop the four files',
   },
   metric: { name: 'accuracy', unit: 'share', better: 'higher' },

@@ -5,17 +5,17 @@ import { DataError } from '../../src/util/errors.ts'
 import type { IdxFile } from './idx-files.ts'
 
 /** Plain, MNIST's largest has 47 MB. */
-const mostFileBytes = 128 * 2 ** 20
+const maxFileBytes = 128 * 2 ** 20
 const imagesMagic = '0x00 0x00 0x08 0x03'
 const labelsMagic = '0x00 0x00 0x08 0x01'
 
 /** Returns what a chosen file is, by its magic number and, for training or held out, by its name. errors: `data.malformed`, one line that names the file. */
 export async function readIdxFile(file: File): Promise<IdxFile> {
   const { name } = file
-  if (file.size > mostFileBytes)
-    throw malformed(name, `it has ${file.size} bytes, more than ${mostFileBytes}`)
+  if (file.size > maxFileBytes)
+    throw malformed(name, `it has ${file.size} bytes, more than ${maxFileBytes}`)
   const bytes = new Uint8Array(await file.arrayBuffer())
-  const plain = await gunzipIfCompressed(bytes, name, mostFileBytes)
+  const plain = await gunzipIfCompressed(bytes, name, maxFileBytes)
   const magic = [...plain.subarray(0, 4)].map((byte) => `0x${byte.toString(16).padStart(2, '0')}`)
   const isLabels = magic.join(' ') === labelsMagic
   if (!isLabels && magic.join(' ') !== imagesMagic) {

@@ -1,6 +1,6 @@
 import { useMemo, useState } from 'preact/hooks'
 import { Expected } from '../../src/ui/demo/expected.tsx'
-import { useLook } from '../../src/ui/demo/use-look.ts'
+import { useQuery } from '../../src/ui/demo/use-query.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { WhoseModel } from '../../src/ui/demo/whose-model.tsx'
 import { Examples } from './examples.tsx'
@@ -77,7 +77,7 @@ const ink = inkOn(1)
 const inkBytes = inkOn(255)
 
 function Probabilities({ pixels, ...props }: ViewProps & { pixels: readonly number[] }) {
-  const { answer, failure } = useLook(props, 'classify', pixels)
+  const { answer, failure } = useQuery(props, 'classify', pixels)
   return (
     <Bars
       values={answer && (answer.probabilities as Float32Array)}
@@ -107,7 +107,7 @@ function Bars({ values, note }: { values: Float32Array | null; note: string }) {
 }
 
 function Filters(props: ViewProps) {
-  const { answer, failure } = useLook(props, 'filters', null, { everyMs: 1000 })
+  const { answer, failure } = useQuery(props, 'filters', null, { everyMs: 1000 })
   const shown = useMemo(() => {
     if (!answer) return null
     const { of, count, height, width, weights } = answer as unknown as Record<
@@ -115,12 +115,12 @@ function Filters(props: ViewProps) {
       number
     > & { weights: Float32Array }
     const each = height * width
-    const most = weights.reduce((most, weight) => Math.max(most, Math.abs(weight)), 0)
+    const max = weights.reduce((max, weight) => Math.max(max, Math.abs(weight)), 0)
     return {
       title: `${count === of ? `All ${of}` : `${count} of the ${of}`} filters of the first layer`,
       height,
       width,
-      scale: signed(most),
+      scale: signed(max),
       filters: Array.from({ length: count }, (_, i) => weights.subarray(each * i, each * (i + 1))),
     }
   }, [answer])
@@ -140,7 +140,7 @@ function Filters(props: ViewProps) {
 }
 
 interface MistakesAnswer {
-  readonly looked: number
+  readonly checked: number
   readonly wrong: number
   readonly images: Uint8Array
   readonly labels: Uint8Array
@@ -152,7 +152,7 @@ function Mistakes(props: ViewProps) {
   const { run } = props
   // As often as the run itself looks at held-out samples.
   const step = `${run!.accuracy.length} ${run!.end?.kind}`
-  const { answer, failure } = useLook(props, 'mistakes', null, { everyMs: 1000, step })
+  const { answer, failure } = useQuery(props, 'mistakes', null, { everyMs: 1000, step })
   const shown = useMemo(() => {
     if (!answer) return null
     const { images, ...rest } = answer as unknown as MistakesAnswer
@@ -161,13 +161,13 @@ function Mistakes(props: ViewProps) {
     return { ...rest, pictures }
   }, [answer])
   if (!shown) return failure === null ? null : <p role="alert">{failure}</p>
-  const { looked, wrong, pictures, labels, predicted, probabilities } = shown
+  const { checked, wrong, pictures, labels, predicted, probabilities } = shown
   return (
     <div>
       <h3>
         {wrong === 0
-          ? `No mistakes among ${looked} held-out digits`
-          : `The worst of ${wrong} ${wrong === 1 ? 'mistake' : 'mistakes'} among ${looked} held-out digits`}
+          ? `No mistakes among ${checked} held-out digits`
+          : `The worst of ${wrong} ${wrong === 1 ? 'mistake' : 'mistakes'} among ${checked} held-out digits`}
       </h3>
       <ul class="mistakes">
         {pictures.map((values, i) => (

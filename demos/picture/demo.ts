@@ -3,7 +3,7 @@ import { mseLoss } from '../../src/graph/functions/losses.ts'
 import { Sigmoid } from '../../src/nn/activations.ts'
 import { Linear, ReLU } from '../../src/nn/layers.ts'
 import { Sequential } from '../../src/nn/module.ts'
-import type { Look, Task } from '../../src/trainer/settings/task.ts'
+import type { ModelQuery, Task } from '../../src/trainer/settings/task.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { meta } from './meta.ts'
@@ -20,7 +20,7 @@ const tile = 4096
 const widest = 512
 
 /** `{ width: 96 }`: the network's picture at this width, as high as the original's shape wants. shape: `rgb` [height, width, 3], bytes */
-const picture: Look<PictureData> = async ({ program, data }, input) => {
+const picture: ModelQuery<PictureData> = async ({ program, data }, input) => {
   const width = Number((input as { width?: unknown } | null)?.width)
   const height = Math.max(1, Math.round((width * data.height) / data.width))
   if (!(Number.isInteger(width) && width >= 1 && Math.max(width, height) <= widest)) {
@@ -49,7 +49,7 @@ const picture: Look<PictureData> = async ({ program, data }, input) => {
 }
 
 /** The original, and which pixels this rank draws from: from number `start` up to `end`, less those held out. */
-const original: Look<PictureData> = async ({ data, slice: { start, end } }) => {
+const original: ModelQuery<PictureData> = async ({ data, slice: { start, end } }) => {
   const { width, height, rgb, train } = data
   return {
     width,
@@ -90,5 +90,5 @@ export const task: Task<PictureData> = {
   },
   forward: (model, { x }) => model.forward(x),
   loss: (output, { colours }) => mseLoss(output, colours, { count: sampleCount() }),
-  looks: { picture, original },
+  queries: { picture, original },
 }

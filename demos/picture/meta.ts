@@ -1,7 +1,7 @@
 import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'
 
 /** A picture that a person gives: 8 bytes of header, and as many pixels a side at most. */
-export const mostPixelsASide = 256
+export const maxPixelsASide = 256
 
 const own = {
   title: 'Picture',
@@ -14,7 +14,7 @@ const own = {
   samples: { harbour: 8294 },
   given: {
     words: 'a picture (width, height, RGB bytes)',
-    mostBytes: 8 + 3 * mostPixelsASide * mostPixelsASide,
+    maxBytes: 8 + 3 * maxPixelsASide * maxPixelsASide,
     ask: 'choose a picture, or drop one',
   },
   metric: { name: 'squared error', unit: '', better: 'lower', ofLoss: 1 },

@@ -3,7 +3,7 @@ import { Choices } from '../../src/ui/demo/choices.tsx'
 import { keptInTab } from '../../src/ui/demo/kept.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { decodePicture } from './decode.ts'
-import { mostPixelsASide } from './meta.ts'
+import { maxPixelsASide } from './meta.ts'
 import type { Picture } from './pixels.ts'
 
 interface OwnPictureOptions {
@@ -13,7 +13,7 @@ interface OwnPictureOptions {
   onTake: (picture: Picture, name: string) => void
 }
 
-const sizes = [64, 128, mostPixelsASide] as const
+const sizes = [64, 128, maxPixelsASide] as const
 
 const kept = keptInTab<{ file: File | null; longest: number }>({ file: null, longest: 128 })
 

@@ -1,5 +1,5 @@
 import { DataError } from '../../src/util/errors.ts'
-import { mostPixelsASide } from './meta.ts'
+import { maxPixelsASide } from './meta.ts'
 
 /** A picture, rows from the top. */
 export interface Picture {
@@ -51,9 +51,9 @@ export function readPicture(bytes: Uint8Array<ArrayBuffer>): Pixels {
   const width = header.getUint16(4, true)
   const height = header.getUint16(6, true)
   for (const side of [width, height]) {
-    if (side < fewestPixelsASide || side > mostPixelsASide) {
+    if (side < fewestPixelsASide || side > maxPixelsASide) {
       throw malformed(
-        `a side of ${width} x ${height} pixels is not from ${fewestPixelsASide} to ${mostPixelsASide}`,
+        `a side of ${width} x ${height} pixels is not from ${fewestPixelsASide} to ${maxPixelsASide}`,
       )
     }
   }

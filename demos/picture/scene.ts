@@ -4,22 +4,23 @@ import { type Pixels, packPixels } from './pixels.ts'
 type Colour = readonly [red: number, green: number, blue: number]
 
 /** Looks into each pixel, along each side, so that edges are smooth. */
-const looks = 3
+const samplesASide = 3
 
 /** Returns the built-in picture: a boat on the sea, the sun behind it, hills and a lighthouse. It has edges, gradients and small things. */
 export function drawScene(width = 96, height = 96): Pixels {
   const rgb = new Uint8Array(3 * width * height)
   for (let pixel = 0; pixel < width * height; pixel++) {
     const sum = [0, 0, 0]
-    for (let i = 0; i < looks * looks; i++) {
-      const x = ((pixel % width) + ((i % looks) + 0.5) / looks) / width
-      const y = (Math.floor(pixel / width) + (Math.floor(i / looks) + 0.5) / looks) / height
+    for (let i = 0; i < samplesASide * samplesASide; i++) {
+      const x = ((pixel % width) + ((i % samplesASide) + 0.5) / samplesASide) / width
+      const y =
+        (Math.floor(pixel / width) + (Math.floor(i / samplesASide) + 0.5) / samplesASide) / height
       colourAt(x, y).forEach((value, channel) => {
         sum[channel] += value
       })
     }
     rgb.set(
-      sum.map((value) => Math.round((255 * value) / looks ** 2)),
+      sum.map((value) => Math.round((255 * value) / samplesASide ** 2)),
       3 * pixel,
     )
   }

@@ -5,7 +5,7 @@ import { Choices } from '../../src/ui/demo/choices.tsx'
 import { Expected } from '../../src/ui/demo/expected.tsx'
 import { keptInTab } from '../../src/ui/demo/kept.ts'
 import { useInView } from '../../src/ui/demo/use-in-view.ts'
-import { useLook } from '../../src/ui/demo/use-look.ts'
+import { useQuery } from '../../src/ui/demo/use-query.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { last } from '../../src/ui/parts/series.ts'
 import { decibelsOf, errorGain, errorPicture, meanSquaredError } from './closeness.ts'
@@ -156,12 +156,12 @@ interface LearningProps extends ViewProps {
 
 /** What the network of a run gives, as it learns. */
 function Learning({ next, also, ...props }: LearningProps) {
-  const { apart, lookOn } = props
+  const { apart, queryOn } = props
   const run = props.run!
-  const about = useLook(props, 'original', null, { step: 'once' })
+  const about = useQuery(props, 'original', null, { step: 'once' })
   const band = about.answer as unknown as Band | null
   const original = (about.answer as unknown as Picture | null) ?? next
-  const { answer, failure } = useLook(props, 'picture', { width: original?.width ?? 1 })
+  const { answer, failure } = useQuery(props, 'picture', { width: original?.width ?? 1 })
   const newest = answer as unknown as Picture | null
   // The first answer may be to a question from before the original's size was known.
   const learned = original && newest?.width === original.width ? newest : null
@@ -206,7 +206,7 @@ function Learning({ next, also, ...props }: LearningProps) {
           <OfRank
             key={rank}
             {...props}
-            look={lookOn(rank)}
+            query={queryOn(rank)}
             rank={rank}
             everyMs={250 * apart.length}
             original={original}
@@ -245,7 +245,7 @@ function OfRank({ rank, everyMs, original, ...props }: OfRankProps) {
   const [place, isInView] = useInView<HTMLDivElement>()
   const input = { width: original?.width ?? 1 }
   const isIdle = !isInView || original === null
-  const { answer, failure } = useLook(props, 'picture', input, { everyMs, isIdle })
+  const { answer, failure } = useQuery(props, 'picture', input, { everyMs, isIdle })
   const learned = answer as unknown as Picture | null
   const decibels = useMemo(
     () => (original && learned ? decibelsOf(meanSquaredError(original, learned)).toFixed(1) : null),
@@ -266,7 +266,7 @@ function OfRank({ rank, everyMs, original, ...props }: OfRankProps) {
 
 /** The network asked at twice as many places each way as the original has pixels. */
 function Finer({ shape, ...props }: ViewProps & { shape: Picture }) {
-  const { answer, failure } = useLook(props, 'picture', { width: 2 * shape.width })
+  const { answer, failure } = useQuery(props, 'picture', { width: 2 * shape.width })
   return (
     <Framed
       picture={answer as unknown as Picture | null}

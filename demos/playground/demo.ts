@@ -4,7 +4,7 @@ import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { Sigmoid, Tanh } from '../../src/nn/activations.ts'
 import { Linear, ReLU } from '../../src/nn/layers.ts'
 import { Sequential } from '../../src/nn/module.ts'
-import type { Look, Task } from '../../src/trainer/settings/task.ts'
+import type { ModelQuery, Task } from '../../src/trainer/settings/task.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { meta } from './meta.ts'
@@ -18,15 +18,15 @@ interface PlaygroundData {
 
 const modules = { tanh: Tanh, relu: ReLU, sigmoid: Sigmoid }
 
-const most = 256
+const max = 256
 
 /** The places of a grid over [-1, 1] x [-1, 1], with so many along each edge as a page asked for. shape: [side², 2], first row y = -1 */
 function gridOf(where: string, input: unknown): { side: number; x: Float32Array<ArrayBuffer> } {
   const side = Number((input as { side?: unknown } | null)?.side)
-  if (!Number.isInteger(side) || side < 2 || side > most) {
+  if (!Number.isInteger(side) || side < 2 || side > max) {
     throw new TabringError(
       'config.invalid',
-      `${where}: side must be a whole number from 2 to ${most}, got ${side}. Use another side.`,
+      `${where}: side must be a whole number from 2 to ${max}, got ${side}. Use another side.`,
     )
   }
   const at = (i: number) => (2 * i) / (side - 1) - 1
@@ -36,7 +36,7 @@ function gridOf(where: string, input: unknown): { side: number; x: Float32Array<
 }
 
 /** `{ side: 64 }`: the probability of class 1 on a grid. shape: `probabilities` [side, side] */
-const boundary: Look<PlaygroundData> = async ({ program }, input) => {
+const boundary: ModelQuery<PlaygroundData> = async ({ program }, input) => {
   const { side, x } = gridOf('boundary', input)
   const forward = await program(`${side}`, { x: tensorType([side * side, 2]) }, (model, { x }) => ({
     probabilities: softmax(model.forward(x), 1).select(1, 1),
@@ -46,7 +46,7 @@ const boundary: Look<PlaygroundData> = async ({ program }, input) => {
 }
 
 /** `{ side: 20 }`: what each hidden unit gives on a grid. shape: `layers` [side², units] each */
-const hidden: Look<PlaygroundData> = async ({ program, config }, input) => {
+const hidden: ModelQuery<PlaygroundData> = async ({ program, config }, input) => {
   const { side, x } = gridOf('hidden', input)
   const { units } = partsOf(config.model)
   const forward = await program(`${side}`, { x: tensorType([side * side, 2]) }, (model, { x }) => {
@@ -64,7 +64,10 @@ const hidden: Look<PlaygroundData> = async ({ program, config }, input) => {
 }
 
 /** The points, and which of those for training this rank draws from. */
-const points: Look<PlaygroundData> = async ({ data: { train, test }, slice: { start, end } }) => ({
+const points: ModelQuery<PlaygroundData> = async ({
+  data: { train, test },
+  slice: { start, end },
+}) => ({
   train: train.at.slice(),
   trainClasses: train.classes.slice(),
   test: test.at.slice(),
@@ -97,5 +100,5 @@ export const task: Task<PlaygroundData> = {
   forward: (model, { x }) => model.forward(x),
   loss: (logits, { y }) => crossEntropy(logits, y, { count: sampleCount() }),
   measure: (logits, { y }) => topKCorrect(logits, y, 1, { count: sampleCount() }),
-  looks: { boundary, points, hidden },
+  queries: { boundary, points, hidden },
 }

@@ -58,7 +58,7 @@ const malformed = (problem: string) =>
 const digits = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
 const charactersEach = 3
 /** So that an address stays below 2,000 characters. */
-export const mostInLink = 600
+export const maxInLink = 600
 
 const finest = 255
 
@@ -70,7 +70,7 @@ const wholeOf = (at: number) => Math.round(((at + 1) / 2) * finest)
 /** Returns points, three numbers each, as text; null for too many. They are read back as they are if they were `onGrid`. */
 export function pointsToText(points: readonly number[]): string | null {
   const count = points.length / fieldsOfPoint
-  if (count > mostInLink) return null
+  if (count > maxInLink) return null
   return Array.from({ length: count }, (_, i) => {
     const [x, y, label] = points.slice(fieldsOfPoint * i)
     const bits = label * 2 ** 16 + wholeOf(x) * 2 ** 8 + wholeOf(y)
@@ -82,11 +82,11 @@ export function pointsToText(points: readonly number[]): string | null {
 export function pointsFromText(text: string): number[] {
   const count = text.length / charactersEach
   const values = Array.from(text, (letter) => digits.indexOf(letter))
-  const isText = Number.isInteger(count) && count >= fewest && count <= mostInLink
+  const isText = Number.isInteger(count) && count >= fewest && count <= maxInLink
   if (!isText || values.some((value, i) => value < 0 || (i % 3 === 0 && value > 31))) {
     throw new DataError(
       'data.malformed',
-      `points in the address: these ${text.length} characters are not ${fewest} to ${mostInLink} points of ${charactersEach} base64url characters. Copy the whole address, or draw the points again.`,
+      `points in the address: these ${text.length} characters are not ${fewest} to ${maxInLink} points of ${charactersEach} base64url characters. Copy the whole address, or draw the points again.`,
     )
   }
   return Array.from({ length: count }, (_, i) => {

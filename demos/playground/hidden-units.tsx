@@ -1,6 +1,6 @@
 import { useLayoutEffect, useRef } from 'preact/hooks'
 import { useInView } from '../../src/ui/demo/use-in-view.ts'
-import { useLook } from '../../src/ui/demo/use-look.ts'
+import { useQuery } from '../../src/ui/demo/use-query.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { pictureOfLeanings } from './leaning-colours.ts'
 import { type Activation, activations, partsOf } from './networks.ts'
@@ -10,8 +10,8 @@ const side = 20
 const everyMs = 1000
 /** Pictures of one row, at most, and their width on the page; more, and smaller ones, where a layer has many units. */
 const grids = [
-  { mostUnits: 64, columns: 8, widthPx: 38 },
-  { mostUnits: Number.POSITIVE_INFINITY, columns: 16, widthPx: 19 },
+  { maxUnits: 64, columns: 8, widthPx: 38 },
+  { maxUnits: Number.POSITIVE_INFINITY, columns: 16, widthPx: 19 },
 ]
 /** Pixels between pictures. */
 const gap = 2
@@ -20,7 +20,7 @@ const gap = 2
 export function HiddenUnits(props: ViewProps) {
   const { run, apart } = props
   const [place, isInView] = useInView<HTMLElement>()
-  const { answer, failure } = useLook(props, 'hidden', { side }, { everyMs, isIdle: !isInView })
+  const { answer, failure } = useQuery(props, 'hidden', { side }, { everyMs, isIdle: !isInView })
   const { activation, units } = partsOf(run!.config!.model)
   const layers = answer?.layers as readonly Float32Array[] | undefined
   return (
@@ -51,7 +51,7 @@ interface LayerProps {
 
 function Layer({ values, count, activation, children }: LayerProps) {
   const canvas = useRef<HTMLCanvasElement>(null)
-  const grid = grids.find(({ mostUnits }) => count <= mostUnits)!
+  const grid = grids.find(({ maxUnits }) => count <= maxUnits)!
   const columns = Math.min(grid.columns, count)
   const rows = Math.ceil(count / columns)
   useLayoutEffect(() => {
@@ -89,7 +89,7 @@ function pictureOf(
   if (!values) return pictureOfLeanings(side, () => 0)
   if (activation === 'tanh') return pictureOfLeanings(side, at)
   if (activation === 'sigmoid') return pictureOfLeanings(side, (i) => 2 * at(i) - 1)
-  let most = 0
-  for (let i = 0; i < side * side; i++) most = Math.max(most, at(i))
-  return pictureOfLeanings(side, (i) => at(i) / (most || 1))
+  let max = 0
+  for (let i = 0; i < side * side; i++) max = Math.max(max, at(i))
+  return pictureOfLeanings(side, (i) => at(i) / (max || 1))
 }

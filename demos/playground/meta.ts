@@ -30,7 +30,7 @@ const own = {
   samples: { spiral: 480, circles: 480, xor: 480, moons: 480 },
   given: {
     words: 'points (x, y and class as float32)',
-    mostBytes: 12 * 4000,
+    maxBytes: 12 * 4000,
     ask: 'draw at least 10 points',
   },
   metric: { name: 'accuracy', unit: 'share', better: 'higher' },

@@ -18,7 +18,7 @@ import type { Marks } from './plane.tsx'
 
 /** A stroke puts points this far apart. */
 const apart = 0.06
-const most = meta.given!.mostBytes / bytesOfPoint
+const max = meta.given!.maxBytes / bytesOfPoint
 
 const kept = keptInTab<readonly number[]>([])
 /** Those of the address are taken once. */
@@ -85,7 +85,7 @@ export function useDrawnPoints({
       const { current } = newest
       const [lastX, lastY] = current.slice(-fieldsOfPoint)
       const isFar = isFirst || Math.hypot(x - lastX, y - lastY) >= apart
-      if (isFar && current.length / fieldsOfPoint < most)
+      if (isFar && current.length / fieldsOfPoint < max)
         change([...current, onGrid(x), onGrid(y), brush])
     },
     keep,

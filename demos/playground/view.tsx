@@ -4,7 +4,7 @@ import { ApartLink } from '../../src/ui/demo/apart-link.tsx'
 import { Choices } from '../../src/ui/demo/choices.tsx'
 import { Expected } from '../../src/ui/demo/expected.tsx'
 import { useInView } from '../../src/ui/demo/use-in-view.ts'
-import { useLook } from '../../src/ui/demo/use-look.ts'
+import { useQuery } from '../../src/ui/demo/use-query.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { HiddenUnits } from './hidden-units.tsx'
 import { meta } from './meta.ts'
@@ -162,14 +162,14 @@ interface LiveProps extends ViewProps {
 
 /** What the model of a run says, as it learns; where the ranks of this tab have models of their own, each of them. */
 function Planes(props: LiveProps) {
-  const { apart, lookOn } = props
+  const { apart, queryOn } = props
   if (apart.length === 0) return <LivePlane {...props} />
   return (
     <div class="ranks">
       {apart.map((rank) => (
         <figure key={rank}>
           <figcaption>rank {rank}</figcaption>
-          <LivePlane {...props} look={lookOn(rank)} everyMs={250 * apart.length} />
+          <LivePlane {...props} query={queryOn(rank)} everyMs={250 * apart.length} />
         </figure>
       ))}
     </div>
@@ -179,8 +179,8 @@ function Planes(props: LiveProps) {
 function LivePlane({ preview, everyMs, ...props }: LiveProps & { everyMs?: number }) {
   const [place, isInView] = useInView<HTMLDivElement>()
   const isIdle = !isInView
-  const boundary = useLook(props, 'boundary', { side }, { everyMs, isIdle })
-  const points = useLook(props, 'points', null, { step: 'once', isIdle })
+  const boundary = useQuery(props, 'boundary', { side }, { everyMs, isIdle })
+  const points = useQuery(props, 'points', null, { step: 'once', isIdle })
   const { answer } = boundary
   const field = useMemo(() => answer && (answer as unknown as Field), [answer])
   const marks = useMemo(

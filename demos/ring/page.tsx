@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useState } from 'preact/hooks'
-import { Lamp } from '../../src/ui/parts/lamp.tsx'
 import { PageTop } from '../../src/ui/parts/page-top.tsx'
+import { StatusDot } from '../../src/ui/parts/status-dot.tsx'
 import { type Player, usePlayer } from '../../src/ui/parts/use-player.ts'
 import { Controls } from './controls.tsx'
 import { Costs, Readouts, Result, verdictsOf } from './counts.tsx'
@@ -104,7 +104,7 @@ function Transport({ story, moment, player, error, isUnderWay, pace, onPace }: T
   return (
     <section class="status transport" data-tone={tone} data-busy={isUnderWay} aria-label="Clock">
       <div class="status-row">
-        <Lamp tone={tone} />
+        <StatusDot tone={tone} />
         <div class="words">
           <h2>{isOver && isBad && !story.failure ? 'Finished, with wrong sums' : phase}</h2>
           <p>

@@ -77,7 +77,7 @@ export function hopsOf(plans: readonly Plan[]): number[][] {
   return hops
 }
 
-/** Writes down a run: its messages, and by rank and chunk what `look` saw of the array at the launch and behind each message. */
+/** Writes down a run: its messages, and by rank and chunk what `read` saw of the array at the launch and behind each message. */
 export class Recorder<A extends Float32Array | Uint32Array, Seen> implements Watcher<A> {
   readonly data: DataMessage[] = []
   readonly control: ControlMessage[] = []
@@ -94,7 +94,7 @@ export class Recorder<A extends Float32Array | Uint32Array, Seen> implements Wat
   constructor(
     { ranks, length }: RingSettings,
     plans: readonly Plan[],
-    private readonly look: (part: A) => Seen,
+    private readonly read: (part: A) => Seen,
     private readonly change: (message: DataMessage, bytes: Uint8Array) => void = () => undefined,
   ) {
     this.plans = plans
@@ -151,7 +151,7 @@ export class Recorder<A extends Float32Array | Uint32Array, Seen> implements Wat
   private see(rank: number, { start, end }: ChunkRange, ms: number): void {
     for (const [chunk, range] of this.chunks.entries())
       if (range.start < end && start < range.end) {
-        const seen = this.look(this.buffers[rank].subarray(range.start, range.end) as A)
+        const seen = this.read(this.buffers[rank].subarray(range.start, range.end) as A)
         this.held[rank][chunk].push({ ms, seen })
       }
   }

@@ -4,7 +4,7 @@ import type { RingSettings } from './settings.ts'
 import { type Story, tellRun } from './story.ts'
 
 /** A run that was told, or why there is none. */
-interface Told {
+interface RunReport {
   readonly of: RingSettings
   readonly story: Story | undefined
   readonly error: string
@@ -21,7 +21,7 @@ export interface Run {
 
 /** Tells a run anew when the settings change: one at a time, and of those that wait the newest alone. */
 export function useRun(settings: RingSettings): Run {
-  const [told, setTold] = useState<Told>()
+  const [report, setReport] = useState<RunReport>()
   const wanted = useRef(settings)
   const isTelling = useRef(false)
   useEffect(() => {
@@ -36,12 +36,12 @@ export function useRun(settings: RingSettings): Run {
       while (of !== wanted.current) {
         of = wanted.current
         try {
-          setTold({ of, story: await tellRun(of), error: '' })
+          setReport({ of, story: await tellRun(of), error: '' })
         } catch (error) {
-          setTold({ of, story: undefined, error: messageOf(error) })
+          setReport({ of, story: undefined, error: messageOf(error) })
         }
       }
     }
   }, [settings])
-  return { story: told?.story, isUnderWay: told?.of !== settings, error: told?.error ?? '' }
+  return { story: report?.story, isUnderWay: report?.of !== settings, error: report?.error ?? '' }
 }

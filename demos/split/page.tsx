@@ -1,8 +1,8 @@
 import { useEffect, useState } from 'preact/hooks'
-import { Lamp } from '../../src/ui/parts/lamp.tsx'
 import { PageTop } from '../../src/ui/parts/page-top.tsx'
 import { Panel } from '../../src/ui/parts/panel.tsx'
 import { ShareLink } from '../../src/ui/parts/share-link.tsx'
+import { StatusDot } from '../../src/ui/parts/status-dot.tsx'
 import { idleActs } from '../../src/ui/state/acts.ts'
 import { troubleAhead } from '../../src/ui/state/trouble.ts'
 import { Notice } from '../../src/ui/status/notice.tsx'
@@ -110,7 +110,7 @@ function Status({ training: { stage, step, error, toggle } }: { training: Traini
   return (
     <section class="status" data-tone={tones[stage]} data-stage={stage} aria-label="Status">
       <div class="status-row">
-        <Lamp tone={tones[stage]} />
+        <StatusDot tone={tones[stage]} />
         <div class="words">
           <h2>
             <span role="status">{titles[stage]}</span>

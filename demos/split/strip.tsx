@@ -17,7 +17,7 @@ interface StripProps {
 }
 
 /** Narrower spans have no room for a label. */
-const leastShare = 0.018
+const minShare = 0.018
 
 /** When each device does what. */
 export const Strip = ({ words, lanes, lengthMs, ms }: StripProps) => (
@@ -36,7 +36,7 @@ export const Strip = ({ words, lanes, lengthMs, ms }: StripProps) => (
                 width: `${(100 * (toMs - fromMs)) / lengthMs}%`,
               }}
             >
-              {(toMs - fromMs) / lengthMs > leastShare && label}
+              {(toMs - fromMs) / lengthMs > minShare && label}
             </span>
           ))}
           {ms !== undefined && (

@@ -8,9 +8,9 @@ import { type DeviceBytes, ddpSent, idleShare, type WatchedStep, ways } from './
 export function WayPanel({ state }: { state: WayState }) {
   const { name, devices, loss, stepMs, watched, off } = state
   const { title, words } = ways[name]
-  const most = Math.max(...devices.map(({ parameters, plan }) => parameters + plan))
+  const max = Math.max(...devices.map(({ parameters, plan }) => parameters + plan))
   const ddp = name === 'data' ? ddpSent(devices) : undefined
-  const mostSent = Math.max(...devices.map(({ sent }) => sent), ddp ?? 0)
+  const maxSent = Math.max(...devices.map(({ sent }) => sent), ddp ?? 0)
   return (
     <Panel id={name} title={title} aside={`loss ${loss.toFixed(4)}`}>
       <p class="quiet">{words}</p>
@@ -51,16 +51,16 @@ export function WayPanel({ state }: { state: WayState }) {
               <td class="number">{formatBytes(device.parameters)}</td>
               <td class="number">
                 {formatBytes(device.plan)}
-                <Bar device={device} most={most} />
+                <Bar device={device} max={max} />
               </td>
               <td class="number">
                 {formatBytes(device.sent)}
-                {ddp !== undefined && <SentBar bytes={device.sent} most={mostSent} />}
+                {ddp !== undefined && <SentBar bytes={device.sent} max={maxSent} />}
               </td>
               {ddp !== undefined && (
                 <td class="number">
                   {formatBytes(ddp)}
-                  <SentBar bytes={ddp} most={mostSent} />
+                  <SentBar bytes={ddp} max={maxSent} />
                 </td>
               )}
             </tr>
@@ -78,17 +78,17 @@ export function WayPanel({ state }: { state: WayState }) {
 }
 
 /** Parameters and plan of a device, beside those of the device that has most. */
-const Bar = ({ device: { parameters, plan }, most }: { device: DeviceBytes; most: number }) => (
+const Bar = ({ device: { parameters, plan }, max }: { device: DeviceBytes; max: number }) => (
   <span class="bytes-bar" aria-hidden="true">
-    <span data-is="parameters" style={{ width: `${(100 * parameters) / most}%` }} />
-    <span data-is="plan" style={{ width: `${(100 * plan) / most}%` }} />
+    <span data-is="parameters" style={{ width: `${(100 * parameters) / max}%` }} />
+    <span data-is="plan" style={{ width: `${(100 * plan) / max}%` }} />
   </span>
 )
 
 /** Bytes that a device sends, beside the most that one sends in either way. */
-const SentBar = ({ bytes, most }: { bytes: number; most: number }) => (
+const SentBar = ({ bytes, max }: { bytes: number; max: number }) => (
   <span class="bytes-bar" aria-hidden="true">
-    <span data-is="sent" style={{ width: `${(100 * bytes) / most}%` }} />
+    <span data-is="sent" style={{ width: `${(100 * bytes) / max}%` }} />
   </span>
 )
 

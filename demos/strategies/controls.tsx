@@ -61,7 +61,7 @@ export function Controls({ draft, errors, link, isLocked, onChange }: ControlsPr
         inputMode="numeric"
         autoComplete="off"
         value={draft[key]}
-        title={`${ranges[key].least} to ${ranges[key].most}`}
+        title={`${ranges[key].min} to ${ranges[key].max}`}
         aria-invalid={errors[key] !== undefined}
         aria-describedby={errors[key] && `${key}-error`}
         onInput={(event) => set(key, event.currentTarget.value)}

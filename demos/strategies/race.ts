@@ -1,4 +1,4 @@
-import { LocalCrew } from '../../src/worker/page/local-crew.ts'
+import { LocalRanks } from '../../src/worker/page/local-ranks.ts'
 import { startWorker } from '../start-worker.ts'
 import { configOf, type Settings } from './settings.ts'
 import { StrategyLog } from './strategy-log.ts'
@@ -16,15 +16,15 @@ export class Race {
   readonly settings: Settings
   /** Resolves behind the last strategy. errors: of the strategy that failed; `worker.dead` after `cancel`. */
   readonly done: Promise<void>
-  readonly #crew: LocalCrew
+  readonly #ranks: LocalRanks
 
   constructor(settings: Settings, { baseUrl, onChange }: RaceOptions) {
     this.settings = settings
     this.logs = settings.strategies.map(
       (strategy) => new StrategyLog(strategy, configOf(settings, strategy)),
     )
-    this.#crew = new LocalCrew(startWorker)
-    this.done = this.#run(baseUrl, onChange).finally(() => this.#crew.close())
+    this.#ranks = new LocalRanks(startWorker)
+    this.done = this.#run(baseUrl, onChange).finally(() => this.#ranks.close())
   }
 
   /** The strategy that trains, or trained last. */
@@ -33,14 +33,14 @@ export class Race {
   }
 
   cancel(): void {
-    this.#crew.close()
+    this.#ranks.close()
   }
 
   async #run(baseUrl: string, onChange: () => void): Promise<void> {
     for (const log of this.logs) {
       log.begin(performance.timeOrigin + performance.now())
       onChange()
-      const results = await this.#crew.train(
+      const results = await this.#ranks.train(
         log.strategy.ranks,
         log.config,
         baseUrl,

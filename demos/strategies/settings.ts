@@ -42,15 +42,15 @@ export const dataOf = (experiment: string): [name: string, words: string][] =>
   Object.entries(metaOf(isExperiment(experiment) ? experiment : 'playground').data)
 
 interface NumberRange {
-  readonly least: number
-  readonly most: number
+  readonly min: number
+  readonly max: number
 }
 
 /** A strategy of four ranks needs a batch of four; more steps than this have more points than a chart shows. */
 export const ranges: Readonly<Record<'batch' | 'steps' | 'seed', NumberRange>> = {
-  batch: { least: 4, most: 2048 },
-  steps: { least: 1, most: 5000 },
-  seed: { least: 0, most: 1_000_000 },
+  batch: { min: 4, max: 2048 },
+  steps: { min: 1, max: 5000 },
+  seed: { min: 0, max: 1_000_000 },
 }
 
 /** The draft after a person has set a field; another experiment brings its own data, batch and steps. */
@@ -112,11 +112,11 @@ export function checkDraft(draft: Draft): CheckedDraft {
   if (names.length === 0 || names.some((name) => !all.includes(name)))
     refuse('strategies', 'Choose', `one or more of ${all.join(', ')}`)
   for (const key of ['batch', 'steps', 'seed'] as const) {
-    const { least, most } = ranges[key]
+    const { min, max } = ranges[key]
     const value = Number(draft[key])
-    const isIn = Number.isInteger(value) && value >= least && value <= most
+    const isIn = Number.isInteger(value) && value >= min && value <= max
     if (draft[key].trim() === '' || !isIn)
-      refuse(key, 'Enter', `a whole number from ${least} to ${most}`)
+      refuse(key, 'Enter', `a whole number from ${min} to ${max}`)
   }
   if (Object.keys(errors).length > 0) return { settings: null, errors }
   const settings: Settings = {

@@ -1,6 +1,6 @@
 import { formatCount } from '../../src/ui/parts/format.ts'
-import { Lamp } from '../../src/ui/parts/lamp.tsx'
 import { ProgressBar } from '../../src/ui/parts/progress-bar.tsx'
+import { StatusDot } from '../../src/ui/parts/status-dot.tsx'
 import { metaOf } from '../experiments.ts'
 import type { Settings } from './settings.ts'
 import type { RaceState } from './use-race.ts'
@@ -33,7 +33,7 @@ export function Status({ race, settings }: { race: RaceState; settings: Settings
   return (
     <section class="status" data-tone={tone} data-stage={stage} aria-label="Status">
       <div class="status-row">
-        <Lamp tone={tone} />
+        <StatusDot tone={tone} />
         <div class="words">
           {/* Changes with each strategy, which is seldom enough to be read out; steps are below. */}
           <h2>

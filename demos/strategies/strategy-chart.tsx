@@ -48,8 +48,8 @@ export function StrategyChart(props: StrategyChartProps) {
   const slots = logs.map(({ strategy }) => slotOf(strategy))
   const isShare = drawn === 'tests' && metric.unit === 'share'
   const zoom = useZoom(() => {
-    const most = Math.max(0, ...logs.map((log) => log[drawn][along].at(-1) ?? 0))
-    return most > 0 ? { min: 0, max: most } : null
+    const max = Math.max(0, ...logs.map((log) => log[drawn][along].at(-1) ?? 0))
+    return max > 0 ? { min: 0, max: max } : null
   })
   const { holder, plot, failure } = usePlot({
     shape: JSON.stringify([slots, isShare]),
@@ -134,11 +134,11 @@ function wordsOf(
   { drawn, along }: StrategyChartProps,
   format: (value: number) => string,
 ): string {
-  const told = logs.flatMap((log) => {
+  const newest = logs.flatMap((log) => {
     const { values, [along]: xs } = log[drawn]
     return values.length === 0
       ? []
       : [`${log.strategy.words} ${format(values.at(-1)!)} after ${xWords[along](xs.at(-1)!)}`]
   })
-  return told.length > 0 ? told.join(', ') : 'no step yet'
+  return newest.length > 0 ? newest.join(', ') : 'no step yet'
 }

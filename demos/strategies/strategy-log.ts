@@ -148,27 +148,29 @@ export class StrategyLog {
     return (atMs - sinceMs - testedMs) / 1000
   }
 
-  #tell(line: 'losses' | 'tests', step: number, told: Told, rank: number): void {
+  #tell(line: 'losses' | 'tests', step: number, count: Report, rank: number): void {
     const { ranks, isAlone } = this.strategy
     if (!isAlone && rank !== 0) return
     const key = `${line} ${step}`
-    const part = this.#parts.get(key) ?? { told: 0, weight: 0, sum: 0, seconds: 0 }
-    part.told++
-    part.weight += told.weight
-    part.sum += told.weight * told.value
-    part.seconds = Math.max(part.seconds, told.seconds)
+    const part = this.#parts.get(key) ?? { count: 0, weight: 0, sum: 0, seconds: 0 }
+    part.count++
+    part.weight += count.weight
+    part.sum += count.weight * count.value
+    part.seconds = Math.max(part.seconds, count.seconds)
     this.#parts.set(key, part)
-    if (part.told < (isAlone ? ranks : 1)) return
+    if (part.count < (isAlone ? ranks : 1)) return
     this.#parts.delete(key)
     const points = this[line]
     points.steps.push(step)
     points.seconds.push(part.seconds)
-    points.samples.push(line === 'losses' ? this.samples + (told.globalSamples ?? 0) : this.samples)
-    points.values.push(part.weight > 0 ? part.sum / part.weight : told.value)
+    points.samples.push(
+      line === 'losses' ? this.samples + (count.globalSamples ?? 0) : this.samples,
+    )
+    points.values.push(part.weight > 0 ? part.sum / part.weight : count.value)
   }
 }
 
-interface Told {
+interface Report {
   readonly weight: number
   readonly value: number
   readonly seconds: number
@@ -176,7 +178,7 @@ interface Told {
 }
 
 interface Part {
-  told: number
+  count: number
   weight: number
   sum: number
   seconds: number

@@ -129,9 +129,9 @@ function HashWords({ hashes }: { hashes: readonly string[] }) {
 
 /** `48`, or `24–25` where the batch does not divide. */
 function sharesIn({ shares }: StrategyLog): string {
-  const least = Math.min(...shares)
-  const most = Math.max(...shares)
-  return least === most ? `${least}` : `${least}–${most}`
+  const min = Math.min(...shares)
+  const max = Math.max(...shares)
+  return min === max ? `${min}` : `${min}–${max}`
 }
 
 /** `0.04 s`: small models train within parts of a second. */
@@ -142,8 +142,8 @@ const distinct = (texts: readonly string[]): string => [...new Set(texts)].join(
 
 /** `4.31 to 4.81 KiB`. */
 function rangeOf(bytes: readonly number[]): string {
-  const [least, unit] = formatBytes(Math.min(...bytes)).split(' ')
-  const most = formatBytes(Math.max(...bytes))
-  if (most === `${least} ${unit}` || unit === undefined) return most
-  return most.endsWith(` ${unit}`) ? `${least} to ${most}` : `${least} ${unit} to ${most}`
+  const [min, unit] = formatBytes(Math.min(...bytes)).split(' ')
+  const max = formatBytes(Math.max(...bytes))
+  if (max === `${min} ${unit}` || unit === undefined) return max
+  return max.endsWith(` ${unit}`) ? `${min} to ${max}` : `${min} ${unit} to ${max}`
 }

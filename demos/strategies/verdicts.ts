@@ -38,14 +38,14 @@ export function verdictsOf(logs: readonly StrategyLog[]): Verdict[] {
     const whole = log.config.steps! > withinSteps ? differing(log, log.config.steps!) : undefined
     const later = whole === undefined ? '' : `; over all steps ${inPercent(whole)}`
     found.push({
-      words: `${log.strategy.words}: same losses as ${reference.strategy.words}, step by step${told(difference)} over ${formatMany(steps, 'step')}; expected at most ${inPercent(sameWithin)}${later}`,
+      words: `${log.strategy.words}: same losses as ${reference.strategy.words}, step by step${differenceText(difference)} over ${formatMany(steps, 'step')}; expected at most ${inPercent(sameWithin)}${later}`,
       is: difference === undefined ? undefined : difference <= sameWithin,
     })
   }
   for (const log of logs.filter(({ strategy }) => strategy.isAlone && reference)) {
     const difference = differing(log, log.config.steps!)
     found.push({
-      words: `${log.strategy.words}: losses differ from those of ${reference.strategy.words}${told(difference)}; expected more than ${inPercent(apartBy)}`,
+      words: `${log.strategy.words}: losses differ from those of ${reference.strategy.words}${differenceText(difference)}; expected more than ${inPercent(apartBy)}`,
       is: difference === undefined ? undefined : difference > apartBy,
     })
   }
@@ -61,7 +61,7 @@ export function verdictsOf(logs: readonly StrategyLog[]): Verdict[] {
   return found
 }
 
-const told = (difference: number | undefined): string =>
+const differenceText = (difference: number | undefined): string =>
   difference === undefined ? '' : `, off by at most ${inPercent(difference)}`
 
 /** `0.00012 %`: differences are of all sizes. */

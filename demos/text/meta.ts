@@ -10,7 +10,7 @@ export const meta: DemoMeta = {
   samples: { story: 575 },
   given: {
     words: 'a text in UTF-8',
-    mostBytes: 1_000_000,
+    maxBytes: 1_000_000,
     ask: 'paste a text or drop a file',
   },
   metric: { name: 'loss', unit: 'bits per character', better: 'lower', ofLoss: 1 / Math.LN2 },

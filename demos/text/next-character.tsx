@@ -8,13 +8,13 @@ interface NextCharacterProps {
   onChoose: (character: string) => void
 }
 
-const most = 8
+const max = 8
 
 /** The likeliest characters to come behind the prompt; each may be appended to it. */
 export function NextCharacter({ prompt, characters, probabilities, onChoose }: NextCharacterProps) {
   // While a person is about to press one they keep their places, behind each prompt anew.
   const [held, setHeld] = useState<{ prompt: string; top: readonly string[] } | null>(null)
-  const top = held?.prompt === prompt ? held.top : characters.slice(0, most)
+  const top = held?.prompt === prompt ? held.top : characters.slice(0, max)
   const hold = () => setHeld({ prompt, top })
   const letGo = () => setHeld(null)
   const of = (character: string) => probabilities[characters.indexOf(character)] ?? 0

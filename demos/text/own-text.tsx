@@ -3,7 +3,7 @@ import { keptInTab } from '../../src/ui/demo/kept.ts'
 import { formatCount } from '../../src/ui/parts/format.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { meta } from './meta.ts'
-import { decodeText, mostSymbols, readText } from './tokens.ts'
+import { decodeText, maxSymbols, readText } from './tokens.ts'
 
 interface OwnTextProps {
   canSet: boolean
@@ -18,15 +18,15 @@ interface Judged {
   readonly words: string
 }
 
-const most = meta.given!.mostBytes
+const max = meta.given!.maxBytes
 
 const tooLong = (bytes: number): string =>
-  `text: it is too long (${formatCount(bytes)} of at most ${formatCount(most)} bytes). Shorten it.`
+  `text: it is too long (${formatCount(bytes)} of at most ${formatCount(max)} bytes). Shorten it.`
 
 function judge(text: string): Judged {
   try {
     const bytes = new TextEncoder().encode(text)
-    if (bytes.length > most)
+    if (bytes.length > max)
       return {
         bytes: null,
         samples: 0,
@@ -34,7 +34,7 @@ function judge(text: string): Judged {
       }
     const { symbols, train, test } = readText(text)
     const length = train.tokens.length + test.tokens.length
-    const words = `${formatCount(length)} characters, ${symbols.length} of at most ${mostSymbols} different ones; the last ${formatCount(test.tokens.length)} are held out.`
+    const words = `${formatCount(length)} characters, ${symbols.length} of at most ${maxSymbols} different ones; the last ${formatCount(test.tokens.length)} are held out.`
     return { bytes, samples: train.count, words }
   } catch (error) {
     return { bytes: null, samples: 0, words: messageOf(error) }
@@ -65,7 +65,7 @@ export function OwnText({ canSet, isGiven, give }: OwnTextProps) {
       setFailure(failure)
     }
     try {
-      if (file.size > most) throw new Error(tooLong(file.size))
+      if (file.size > max) throw new Error(tooLong(file.size))
       keep(decodeText(new Uint8Array(await file.arrayBuffer())), null)
     } catch (error) {
       keep(null, `${file.name}: ${messageOf(error)}`)

@@ -7,7 +7,7 @@ const trainStride = 8
 /** With fewer, the held-out tenth is no whole window and the character behind it. */
 export const fewestCharacters = 10 * (blockSize + 1)
 /** Different ones: alphabets fit, thousands of word signs do not. */
-export const mostSymbols = 256
+export const maxSymbols = 256
 
 /** Windows over a part of the text. */
 export interface Windows {
@@ -50,9 +50,9 @@ export function readText(text: string): TextData {
     )
   }
   const symbols = [...new Set(characters)].sort()
-  if (symbols.length > mostSymbols) {
+  if (symbols.length > maxSymbols) {
     throw malformed(
-      `it has ${symbols.length} different characters, more than ${mostSymbols}`,
+      `it has ${symbols.length} different characters, more than ${maxSymbols}`,
       'Use one in an alphabetic script',
     )
   }

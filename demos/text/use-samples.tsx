@@ -16,7 +16,7 @@ const duringRun = 56
 const afterRun = 240
 /** From one line of a run to the question for the next. units: ms. */
 const pauseMs = 400
-const mostLines = 60
+const maxLines = 60
 
 interface Written {
   /** The newest first. */
@@ -27,12 +27,12 @@ interface Written {
 const nothing: Written = { lines: [], failure: null }
 
 /** Leaves a line out where there are too many: the one that is missed least, so that those that stay tell of the whole run. The newest is the first. */
-export function thinned(lines: readonly Line[], most = mostLines): readonly Line[] {
-  if (lines.length <= most) return lines
+export function thinned(lines: readonly Line[], max = maxLines): readonly Line[] {
+  if (lines.length <= max) return lines
   const gapAround = (at: number) => lines[at - 1].step - lines[at + 1].step
-  let least = 1
-  for (let at = 2; at < lines.length - 1; at++) if (gapAround(at) < gapAround(least)) least = at
-  return lines.filter((_, at) => at !== least)
+  let min = 1
+  for (let at = 2; at < lines.length - 1; at++) if (gapAround(at) < gapAround(min)) min = at
+  return lines.filter((_, at) => at !== min)
 }
 
 /**
@@ -42,7 +42,7 @@ export function thinned(lines: readonly Line[], most = mostLines): readonly Line
  * One line is asked for at a time. Nothing is asked while the page is hidden, nor while the model does not change.
  */
 export function useSamples(
-  { look, run }: Pick<ViewProps, 'look' | 'run'>,
+  { query, run }: Pick<ViewProps, 'query' | 'run'>,
   prompt: string | null,
   temperature: number,
 ): Written & { again: () => void } {
@@ -67,7 +67,7 @@ export function useSamples(
     current.isAsking = true
     current.seed++
     const { seed } = current
-    look('sample', { prompt, length: isOver ? afterRun : duringRun, temperature, seed })
+    query('sample', { prompt, length: isOver ? afterRun : duringRun, temperature, seed })
       .then(
         ({ added, step }) => {
           if (now.current?.id !== run.id) return

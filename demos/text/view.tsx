@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks'
 import { givenData } from '../../src/trainer/settings/config.ts'
 import { Expected } from '../../src/ui/demo/expected.tsx'
-import { useLook } from '../../src/ui/demo/use-look.ts'
+import { useQuery } from '../../src/ui/demo/use-query.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { WhoseModel } from '../../src/ui/demo/whose-model.tsx'
 import { AttentionMaps, type Maps } from './maps.tsx'
@@ -40,7 +40,7 @@ function Learning(props: ViewProps) {
   const { run } = props
   const [typed, setTyped] = useState<string | null>(null)
   const [temperature, setTemperature] = useState(0.6)
-  const about = useLook(props, 'vocabulary', null, { step: 'once' })
+  const about = useQuery(props, 'vocabulary', null, { step: 'once' })
   const symbols = (about.answer?.symbols as readonly string[] | undefined) ?? null
   const prompt = typed ?? (about.answer ? String(about.answer.opening) : '')
   const unknown = symbols ? unknownIn(prompt, symbols) : []
@@ -102,8 +102,8 @@ function Looking({
   onChoose,
   ...props
 }: ViewProps & { prompt: string; onChoose: (character: string) => void }) {
-  const next = useLook(props, 'probabilities', { prompt }, { everyMs })
-  const maps = useLook(props, 'attention', { prompt }, { everyMs })
+  const next = useQuery(props, 'probabilities', { prompt }, { everyMs })
+  const maps = useQuery(props, 'attention', { prompt }, { everyMs })
   const failure = next.failure ?? maps.failure
   return (
     <div class="looking">

@@ -21,7 +21,7 @@ export interface IceFlags {
   turnLifetime?: number
 }
 
-const { least, most } = turnLifetimeSec
+const { min, max } = turnLifetimeSec
 
 /** Adds the flags that say which STUN and TURN servers tabs are told of. */
 export function addIceFlags(command: Command): Command {
@@ -37,7 +37,7 @@ export function addIceFlags(command: Command): Command {
     .option(
       '--turn-lifetime <seconds>',
       `how long a tab may connect with these credentials (default: ${defaultTurnLifetimeMs / 1000})`,
-      wholeNumber(least, most),
+      wholeNumber(min, max),
     )
 }
 

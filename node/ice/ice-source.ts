@@ -23,7 +23,7 @@ export interface IceOptions {
 
 export const defaultTurnLifetimeMs = 600_000
 /** Below a minute a tab with a slow clock or link would come too late; above a week they do not really expire. */
-export const turnLifetimeSec = { least: 60, most: 604_800 } as const
+export const turnLifetimeSec = { min: 60, max: 604_800 } as const
 
 /** The ICE servers for one tab, with credentials of its own. `name` is for the TURN server's log. */
 export type IceSource = (name: string, nowMs: number) => IceServer[]
@@ -37,9 +37,9 @@ export function iceSource(where: string, options: IceOptions): IceSource {
   const known = { iceServers: true, turnSecret: true, turnLifetimeMs: true } as const
   const { turnSecret, turnLifetimeMs } = checkOptions(where, options, known)
   const lifetimeMs = turnLifetimeMs ?? defaultTurnLifetimeMs
-  const { least, most } = turnLifetimeSec
-  const isLifetime = (ms: number) => ms >= 1000 * least && ms <= 1000 * most
-  checkNumber(where, 'turnLifetimeMs', lifetimeMs, isLifetime, `from ${least} s to ${most} s`)
+  const { min, max } = turnLifetimeSec
+  const isLifetime = (ms: number) => ms >= 1000 * min && ms <= 1000 * max
+  checkNumber(where, 'turnLifetimeMs', lifetimeMs, isLifetime, `from ${min} s to ${max} s`)
   if (turnSecret !== undefined && (typeof turnSecret !== 'string' || turnSecret === '')) {
     throw invalid(where, 'the secret of the TURN server is empty. Pass it, or omit it')
   }
@@ -94,9 +94,9 @@ function checkServer(where: string, given: unknown): IceServer {
   }
   const { urls, username, credential } = given as Record<string, unknown>
   const list: unknown[] = Array.isArray(urls) ? urls : [urls]
-  const most = iceLimits.urlsPerServer
-  if (list.length === 0 || list.length > most) {
-    throw invalid(where, `expected 1 to ${most} urls, got ${list.length}. Correct it`)
+  const max = iceLimits.urlsPerServer
+  if (list.length === 0 || list.length > max) {
+    throw invalid(where, `expected 1 to ${max} urls, got ${list.length}. Correct it`)
   }
   for (const url of list) {
     if (typeof url === 'string' && url.length <= iceLimits.urlChars && iceUrl.test(url)) continue

@@ -30,7 +30,7 @@ interface Config {
 }
 
 /** Of one report. units: lines. */
-const mostLines = 20
+const maxLines = 20
 
 /**
  * Whatever the project builds otherwise, here nothing is written, and Vite resolves imports and builds an ES module for new browsers. Names that are not used are no reason not to run.
@@ -254,8 +254,8 @@ function reportOf(errors: readonly string[]): string {
   let shown = 0
   for (const error of errors) {
     const more = error.split(/\r?\n/)
-    if (shown > 0 && lines.length + more.length > mostLines) break
-    lines.push(...more.slice(0, mostLines))
+    if (shown > 0 && lines.length + more.length > maxLines) break
+    lines.push(...more.slice(0, maxLines))
     shown++
   }
   if (shown < errors.length) lines.push(`and ${errors.length - shown} more`)

@@ -1,4 +1,4 @@
-import type { Failure } from './crew/messages.ts'
+import type { Failure } from './coordination/messages.ts'
 
 /** How a run ended. */
 export interface Outcome {

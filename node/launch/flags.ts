@@ -30,14 +30,13 @@ function tabs(text: string): number | TabChoice {
 
 /** How many machines a run may have. */
 export interface NodeRange {
-  least: number
-  most: number
+  min: number
+  max: number
 }
 
 function nodes(text: string): NodeRange {
-  const [least, most = least] = text.split(':').map(Number)
-  if (/^\d+(:\d+)?$/.test(text) && least >= 1 && least <= most && most <= 65_536)
-    return { least, most }
+  const [min, max = min] = text.split(':').map(Number)
+  if (/^\d+(:\d+)?$/.test(text) && min >= 1 && min <= max && max <= 65_536) return { min, max }
   throw new InvalidArgumentError(
     `Expected a whole number from 1, or MIN:MAX, got "${clipped(text)}".`,
   )

@@ -5,10 +5,10 @@ import type { IceOptions } from '../ice/ice-source.ts'
 import { listen } from '../listen.ts'
 import { refuseOtherUpgrades } from '../refuse-upgrades.ts'
 import { attachSignaling } from '../signal-server.ts'
-import { openDoor } from './crew/door.ts'
-import type { RunKeys } from './crew/keys.ts'
-import type { Leader } from './crew/leader.ts'
-import { launchersPath } from './crew/messages.ts'
+import type { RunKeys } from './coordination/keys.ts'
+import type { Leader } from './coordination/leader.ts'
+import { launchersPath } from './coordination/messages.ts'
+import { openDoor } from './coordination/server.ts'
 import { type Pin, pinOf } from './pin.ts'
 
 export interface Master {
@@ -26,7 +26,7 @@ export interface MasterOptions {
   lastPort: number
   keys: RunKeys
   /** Each start of the run has its own room; the signaling server takes no other. */
-  mostRooms: number
+  maxRooms: number
   leader: Leader
   /** For the tabs of all machines. */
   ice: IceOptions | undefined
@@ -40,7 +40,7 @@ export interface MasterOptions {
  * errors: PortTaken; `config.invalid`; `file.unwritable` when there is no place for the certificate.
  */
 export async function openMaster(options: MasterOptions): Promise<Master> {
-  const { host, keys, mostRooms, leader, ice, relay } = options
+  const { host, keys, maxRooms, leader, ice, relay } = options
   const certificate = await ownCertificate({ names: ownNames([host]) })
   const server = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
     response.writeHead(404, { 'Content-Type': 'text/plain; charset=utf-8' })
@@ -51,7 +51,7 @@ export async function openMaster(options: MasterOptions): Promise<Master> {
   const signaling = attachSignaling(server, {
     hosts: [host],
     relay,
-    mayCreate: keys.roomCheck(mostRooms),
+    mayCreate: keys.roomCheck(maxRooms),
     ...(ice && { ice }),
   })
   const door = openDoor(server, { leader, keys, pin })

@@ -6,7 +6,7 @@ import { deviceOf, deviceRules, flagRules } from '../flag-rules.ts'
 import { type IceFlags, iceOptionsOf, iceRules } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
 import { fewRestarts } from '../restarts.ts'
-import { checkKey } from './crew/keys.ts'
+import { checkKey } from './coordination/keys.ts'
 import { addFlags, type Flags, refused } from './flags.ts'
 import { type Pin, parsePin } from './pin.ts'
 
@@ -251,12 +251,12 @@ function checkTogether(flags: Omit<Flags, 'masterFingerprint' | 'useEnv' | keyof
       '--kill-on-bad-exit: cannot be 0 with --elastic, where the others continue while they have the state of the run. Omit it.',
     )
   }
-  if (flags.standalone && nnodes && nnodes.most > 1) {
-    refuse(`--standalone: expected one machine, got --nnodes ${nnodes.most}. Omit one of them.`)
+  if (flags.standalone && nnodes && nnodes.max > 1) {
+    refuse(`--standalone: expected one machine, got --nnodes ${nnodes.max}. Omit one of them.`)
   }
-  if (flags.nodeRank !== undefined && nnodes && flags.nodeRank >= nnodes.most) {
+  if (flags.nodeRank !== undefined && nnodes && flags.nodeRank >= nnodes.max) {
     refuse(
-      `--node-rank: expected a number below --nnodes ${nnodes.most}, got ${flags.nodeRank}. Machines are numbered from 0.`,
+      `--node-rank: expected a number below --nnodes ${nnodes.max}, got ${flags.nodeRank}. Machines are numbered from 0.`,
     )
   }
   if (flags.monitorInterval !== undefined && !(flags.monitorInterval > 0)) {

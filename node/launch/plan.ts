@@ -2,7 +2,7 @@ import { defaultMasterPort, type Variables } from '../../src/distributed/rendezv
 import { TabringError } from '../../src/util/errors.ts'
 import { formatRanks } from '../../src/util/format-ranks.ts'
 import type { RankRange } from '../rank-range.ts'
-import type { CrewMember } from './crew/messages.ts'
+import type { LauncherMember } from './coordination/messages.ts'
 import type { TabChoice } from './flags.ts'
 import type { LaunchOptions } from './options.ts'
 import { readSlurmJob, refuseScript, type SlurmJob } from './slurm-job.ts'
@@ -12,7 +12,7 @@ export interface Plan {
   /** How many launchers the run has, at most. */
   launchers: number
   /** And at least. */
-  leastLaunchers: number
+  minLaunchers: number
   /** Its place among them; null: the one whose machine has the master's address is the first, the others take what is free. */
   index: number | null
   /** `alone`: no other launcher. `leader`: has rank 0. `either`: the leader, if its machine has the address and the port is free. */
@@ -20,14 +20,14 @@ export interface Plan {
   tabs: number | TabChoice
   /** No more tabs than this on this machine. */
   maxTabs?: number
-  place: CrewMember['place']
+  place: LauncherMember['place']
   masterAddr: string
   masterPort: number
   /** Take that port or fail; else the next best. */
   isPortFixed: boolean
   runId: string
   /** Where the leader leaves port, key and fingerprint for the others; absent: they get them by hand. */
-  meetingFile?: string
+  rendezvousFile?: string
   job: SlurmJob | null
   /** Lines for people, told first. */
   notes: string[]
@@ -93,16 +93,16 @@ export function notesOnFlags(
 }
 
 /** errors: `config.invalid` for a run of several launchers, or on a machine with fewer devices than MIN. */
-function checkElastic({ least }: RankRange, { launchers, tabs }: Plan): void {
+function checkElastic({ min }: RankRange, { launchers, tabs }: Plan): void {
   if (launchers > 1)
     throw new TabringError(
       'config.invalid',
       `--elastic: works with one launcher, and this run has up to ${launchers}. Use --nnodes MIN:MAX with --max-restarts, which restarts all ranks when a machine is lost or joins.`,
     )
-  if (typeof tabs === 'number' && tabs < least)
+  if (typeof tabs === 'number' && tabs < min)
     throw new TabringError(
       'config.invalid',
-      `--elastic: expected MIN of at most ${tabs}, the tabs that this machine may open, got ${least}. Lower it, or raise --gres.`,
+      `--elastic: expected MIN of at most ${tabs}, the tabs that this machine may open, got ${min}. Lower it, or raise --gres.`,
     )
 }
 
@@ -113,11 +113,11 @@ const addressIn = ({ masterAddr, masterPort, rdzvEndpoint }: LaunchOptions) => (
 })
 
 const tabsIn = ({ elastic, nprocPerNode, ntasksPerNode }: LaunchOptions) =>
-  elastic?.most ?? nprocPerNode ?? ntasksPerNode
+  elastic?.max ?? nprocPerNode ?? ntasksPerNode
 
 function planByFlags(options: LaunchOptions, around: Surroundings): Plan {
-  const { nnodes = { least: 1, most: 1 }, nodeRank, standalone } = options
-  const { least: leastLaunchers, most: launchers } = nnodes
+  const { nnodes = { min: 1, max: 1 }, nodeRank, standalone } = options
+  const { min: minLaunchers, max: launchers } = nnodes
   const { host, port } = standalone ? {} : addressIn(options)
   const isAlone = launchers === 1
   if (isAlone && nodeRank) {
@@ -146,7 +146,7 @@ function planByFlags(options: LaunchOptions, around: Surroundings): Plan {
   }
   return {
     launchers,
-    leastLaunchers,
+    minLaunchers,
     index: isAlone ? 0 : (nodeRank ?? null),
     role: isAlone
       ? 'alone'
@@ -162,7 +162,7 @@ function planByFlags(options: LaunchOptions, around: Surroundings): Plan {
     isPortFixed: port !== 0 && (!isAlone || port !== undefined),
     // As torchrun: every run by hand is called none, unless it is alone.
     runId: options.rdzvId ?? (isAlone ? around.randomName() : 'none'),
-    meetingFile: options.rdzvConf?.file,
+    rendezvousFile: options.rdzvConf?.file,
     job: null,
     notes: [],
   }
@@ -173,7 +173,7 @@ function planInSlurm(options: LaunchOptions, job: SlurmJob, around: Surroundings
   const { host, port } = addressIn(options)
   const { nodeRank = job.nodeRank } = options
   const nodesOfJob = Math.min(job.nodes.length, job.tasks)
-  const { nnodes = { least: nodesOfJob, most: nodesOfJob } } = options
+  const { nnodes = { min: nodesOfJob, max: nodesOfJob } } = options
   const isPerTask = job.startedPer === 'task'
   const wanted = tabsIn(options)
   if (isPerTask && !options.elastic && wanted !== undefined && wanted !== job.tasksHere) {
@@ -182,13 +182,13 @@ function planInSlurm(options: LaunchOptions, job: SlurmJob, around: Surroundings
       `--nproc-per-node: expected ${job.tasksHere}, or none, because srun has started ${job.tasksHere} launchers on this node, each for one tab, got ${wanted}. Omit it, or start one launcher per node: srun --ntasks-per-node=1`,
     )
   }
-  const launchers = isPerTask ? job.tasks : nnodes.most
+  const launchers = isPerTask ? job.tasks : nnodes.max
   const index = isPerTask ? job.task : nodeRank
   const isAlone = launchers === 1
   const isKeyGiven = options.key !== undefined
   return {
     launchers,
-    leastLaunchers: isPerTask ? launchers : nnodes.least,
+    minLaunchers: isPerTask ? launchers : nnodes.min,
     index,
     role: isAlone ? 'alone' : index === 0 ? 'leader' : 'member',
     tabs: isPerTask
@@ -200,7 +200,7 @@ function planInSlurm(options: LaunchOptions, job: SlurmJob, around: Surroundings
     // With a file to read it from, the port may be any.
     isPortFixed: port !== 0 && (port !== undefined || (!isAlone && isKeyGiven)),
     runId: options.rdzvId ?? job.id,
-    meetingFile: isKeyGiven
+    rendezvousFile: isKeyGiven
       ? options.rdzvConf?.file
       : (options.rdzvConf?.file ?? `${around.homeFolder}/.tabring/runs/${job.runName}.json`),
     job,

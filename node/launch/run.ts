@@ -21,15 +21,15 @@ import type { Served } from '../serve.ts'
 import type { TabBrowser } from '../tab.ts'
 import { buildProgram, findModule } from './build-program.ts'
 import { checkTypes } from './check-types.ts'
-import type { Failure, Part } from './crew/messages.ts'
+import type { Failure, Part } from './coordination/messages.ts'
 import { countTabs } from './devices.ts'
 import { runElasticTabs } from './elastic/elastic-tabs.ts'
 import type { Outcome } from './failure-text.ts'
 import { importTool, requireTools } from './import-tool.ts'
 import { LogFiles, unwritable } from './log-files.ts'
-import { type Crew, defaultJoinTimeoutMs, meet } from './meet.ts'
 import type { LaunchOptions } from './options.ts'
 import { notesOnFlags, type Plan, planLaunch } from './plan.ts'
+import { type Coordination, defaultJoinTimeoutMs, rendezvous } from './rendezvous.ts'
 import type { Screen } from './screen.ts'
 import { servePages } from './serve-pages.ts'
 import { slurmVariables } from './slurm-job.ts'
@@ -39,7 +39,7 @@ import { runTabs, type TabsOptions } from './tabs.ts'
 /** Of a failure's text, stack included. units: characters. */
 const failureChars = 16_000
 /** Groups that an elastic run may have had: each has a room, and the server knows those. */
-const mostGroups = 1000
+const maxGroups = 1000
 
 /**
  * `tabring run`: builds the module, gets in touch with the run's other launchers, runs this one's ranks in tabs, again after a failure where that is
@@ -76,7 +76,7 @@ export async function launch(
   const startBrowser = await browserStarter(choice)
 
   const toClose: (() => Promise<unknown>)[] = []
-  let crew: Crew | null = null
+  let coordination: Coordination | null = null
   let leaving = ''
   try {
     const logs = await openLogs(options, (line) => screen.note(line))
@@ -106,8 +106,8 @@ export async function launch(
     const member = { index: plan.index, name, tabs, place: plan.place }
     const log = (line: string) => screen.note(line)
     const used = new Restarts(options.maxRestarts)
-    crew = await meet({ options, plan, restarts: used, member, signal, log })
-    const joined = crew
+    coordination = await rendezvous({ options, plan, restarts: used, member, signal, log })
+    const joined = coordination
     toClose.push(() => joined.close(leaving))
     const { ice, relay } = options
     const pages = {
@@ -116,7 +116,7 @@ export async function launch(
       checkpoints,
       ice,
       relay,
-      mostRooms: 1 + options.maxRestarts + (options.elastic ? mostGroups : 0),
+      maxRooms: 1 + options.maxRestarts + (options.elastic ? maxGroups : 0),
     }
     const served = await servePages(plan, joined, pages)
     toClose.push(() => served.close())
@@ -141,7 +141,7 @@ export async function launch(
         const folder = await orAbort(offered(checkpoints, served, part), signal)
         logs?.open(ranks)
         const browser = await browsers.fresh()
-        const given = { options, plan, crew: joined, served, more: folder }
+        const given = { options, plan, coordination: joined, served, more: folder }
         const all: Omit<TabsOptions, 'tabs'> = {
           browser,
           url: served.localUrl,
@@ -167,7 +167,7 @@ export async function launch(
         if (elastic)
           await runElasticTabs({
             ...all,
-            range: { ...elastic, most: tabs },
+            range: { ...elastic, max: tabs },
             restarts: used,
             joinTimeoutMs: options.rdzvConf?.joinTimeoutMs ?? defaultJoinTimeoutMs,
             log,
@@ -310,20 +310,20 @@ function environmentOf(
   {
     options,
     plan,
-    crew,
+    coordination,
     served,
     more,
   }: {
     options: LaunchOptions
     plan: Plan
-    crew: Crew
+    coordination: Coordination
     served: Served
     more: Pick<RankVariables, 'CHECKPOINT_URL'>
   },
 ): InjectedEnvironment {
   const { worldSize, nodeRank, attempt } = part
   const localRank = part.localRank + rank - part.firstRank
-  const { room, key } = crew.keys.room(attempt)
+  const { room, key } = coordination.keys.room(attempt)
   const own: RankVariables = {
     RANK: String(rank),
     LOCAL_RANK: String(localRank),
@@ -331,8 +331,8 @@ function environmentOf(
     LOCAL_WORLD_SIZE: String(part.localWorldSize),
     GROUP_RANK: String(nodeRank),
     NODE_RANK: String(nodeRank),
-    MASTER_ADDR: crew.masterAddr,
-    MASTER_PORT: String(crew.signaling ? crew.masterPort : served.port),
+    MASTER_ADDR: coordination.masterAddr,
+    MASTER_PORT: String(coordination.signaling ? coordination.masterPort : served.port),
     MASTER_URL: `ws://localhost:${served.port}${signalPath}`,
     ROOM_ID: room,
     ROOM_KEY: key,

@@ -3,8 +3,8 @@ import type { IceOptions } from '../ice/ice-source.ts'
 import { PortTaken } from '../listen.ts'
 import { dataMount } from '../mounts.ts'
 import { type Served, serve } from '../serve.ts'
-import type { Crew } from './meet.ts'
 import type { Plan } from './plan.ts'
+import type { Coordination } from './rendezvous.ts'
 import { attachSignalProxy } from './signal-proxy.ts'
 
 /** What a launcher serves. */
@@ -16,7 +16,7 @@ export interface Pages {
   ice: IceOptions | undefined
   relay: boolean | undefined
   /** Each start of the run has its own room; the signaling server takes no other. */
-  mostRooms: number
+  maxRooms: number
 }
 
 /**
@@ -25,8 +25,8 @@ export interface Pages {
  */
 export async function servePages(
   { masterPort, isPortFixed }: Pick<Plan, 'masterPort' | 'isPortFixed'>,
-  { signaling, keys }: Pick<Crew, 'signaling' | 'keys'>,
-  { root, data, checkpoints, ice, relay = false, mostRooms }: Pages,
+  { signaling, keys }: Pick<Coordination, 'signaling' | 'keys'>,
+  { root, data, checkpoints, ice, relay = false, maxRooms }: Pages,
 ): Promise<Served> {
   const mounts = data === undefined ? undefined : { [dataMount]: data }
   const offer = { root, policy: null, mounts, writable: checkpoints?.writable }
@@ -37,7 +37,7 @@ export async function servePages(
       attach: (server) => attachSignalProxy(server, signaling),
     })
   }
-  const mayCreate = keys.roomCheck(mostRooms)
+  const mayCreate = keys.roomCheck(maxRooms)
   const own = { relay, mayCreate, ...(ice && { ice }) }
   try {
     return await serve({ ...offer, port: masterPort, strictPort: true, signaling: own })

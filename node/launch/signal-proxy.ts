@@ -5,7 +5,7 @@ import { signalPath } from '../../src/peer/room/messages.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { closeReason } from '../close-reason.ts'
 import { ownHosts } from '../hosts.ts'
-import { hostInUrl } from './crew/join.ts'
+import { hostInUrl } from './coordination/join.ts'
 import { connectPinned, type Pin } from './pin.ts'
 
 export interface ProxyOptions {

@@ -152,12 +152,12 @@ export class TabRun {
 
   /** Tells its page that the rank's group ends. A page that does not hear it is silent: its owner sees to that. */
   tell(words: GroupEnds): void {
-    const take = ([name, told]: readonly [string, GroupEnds]) => {
+    const take = ([name, received]: readonly [string, GroupEnds]) => {
       const { [name]: listener } = globalThis as unknown as Record<
         string,
-        ((told: GroupEnds) => void) | undefined
+        ((received: GroupEnds) => void) | undefined
       >
-      listener?.(told)
+      listener?.(received)
     }
     this.#opened?.evaluate(take, [groupEndsName, words] as const).catch(() => undefined)
   }

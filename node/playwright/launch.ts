@@ -80,7 +80,7 @@ const remedies: Record<RankAdapter, string> = {
 }
 
 function noAdapter(adapter: RankAdapter, browser: string, attempts: readonly Attempt[]): GpuError {
-  const told = attempts.flatMap(({ args, ignored, version, found: { kind, answer } }) => [
+  const tried = attempts.flatMap(({ args, ignored, version, found: { kind, answer } }) => [
     `  ${browser} ${version}: ${kind === 'software' ? 'only the software adapter' : answer}`,
     `    with ${args.join(' ') || 'no flags'}`,
     ...(ignored.length > 0 ? [`    without ${ignored.join(' ')}`] : []),
@@ -90,5 +90,5 @@ function noAdapter(adapter: RankAdapter, browser: string, attempts: readonly Att
   const remedy = areIgnored
     ? 'Remove the omitted flags from launchOptions.ignoreDefaultArgs.'
     : remedies[adapter]
-  return new GpuError('gpu.unavailable', [problem, ...told, remedy].join('\n'))
+  return new GpuError('gpu.unavailable', [problem, ...tried, remedy].join('\n'))
 }

@@ -269,26 +269,26 @@ export function parseOptions(
     ...(resume !== undefined && { resume: basename(resume) }),
   })
   if (range) checkRange(config)
-  const { least: worldSize, most } = range ?? { least: nprocPerNode, most: nprocPerNode }
-  if (config.batchSize < most)
+  const { min: worldSize, max } = range ?? { min: nprocPerNode, max: nprocPerNode }
+  if (config.batchSize < max)
     throw new TabringError(
       'config.invalid',
-      `--batch-size: expected ${most} or more for ${most} ranks, got ${config.batchSize}. Raise it, or lower ${range ? 'MAX of --elastic' : '--nproc-per-node'}.`,
+      `--batch-size: expected ${max} or more for ${max} ranks, got ${config.batchSize}. Raise it, or lower ${range ? 'MAX of --elastic' : '--nproc-per-node'}.`,
     )
-  if (['trimmedMean', 'median'].includes(config.aggregation) && most < 3)
+  if (['trimmedMean', 'median'].includes(config.aggregation) && max < 3)
     throw new TabringError(
       'config.invalid',
-      `--aggregation: ${config.aggregation} needs 3 ranks or more, of which the others outvote a wrong one, got ${most}. Start 3, or omit it.`,
+      `--aggregation: ${config.aggregation} needs 3 ranks or more, of which the others outvote a wrong one, got ${max}. Start 3, or omit it.`,
     )
-  if (relay && most === 1)
+  if (relay && max === 1)
     throw new TabringError(
       'config.invalid',
       '--relay: one rank sends to nobody. Start more with --nproc-per-node, or omit it.',
     )
-  if (Number(stallRank) >= most)
+  if (Number(stallRank) >= max)
     throw new TabringError(
       'config.invalid',
-      `--stall-rank: expected a rank below ${most}, the number of ranks, got ${stallRank}. Lower it.`,
+      `--stall-rank: expected a rank below ${max}, the number of ranks, got ${stallRank}. Lower it.`,
     )
   const needed = ranksNeeded(config.parallel, nprocPerNode)
   if (needed)

@@ -40,7 +40,7 @@ export function makeReporter(settings: ReportSettings, output: Output, error: Ou
 }
 
 /** Which events are reported: those of rank 0, those of a rank that waits for others, and once what all ranks have found, who waits outside, whose connection is slow, and whose gradients do not count. */
-class Told {
+class ReportedEvents {
   readonly #unlike = new Set<string>()
   readonly #waiting = new Set<string>()
   readonly #slow = new Set<string>()
@@ -78,7 +78,7 @@ type EvaluationEvent = Extract<TabEvent, { event: 'evaluation' }>
 
 /** The objects that `--json` prints, one a line: rank 0's steps and tests, its checkpoints, changes of ranks, and the end. */
 class JsonReporter implements Reporter {
-  readonly #told = new Told()
+  readonly #reported = new ReportedEvents()
 
   constructor(
     private readonly settings: ReportSettings,
@@ -91,7 +91,7 @@ class JsonReporter implements Reporter {
   }
 
   event(event: TabEvent): void {
-    if (!this.#told.takes(event)) return
+    if (!this.#reported.takes(event)) return
     if (event.event === 'step')
       this.#print({
         event: 'step',
@@ -105,7 +105,7 @@ class JsonReporter implements Reporter {
       const { step, epoch, loss, metric, value } = event
       this.#print({ event: 'evaluation', step, epoch, loss, metric, value, rank: 0 })
     }
-    const told = [
+    const printed = [
       'resumed',
       'checkpoint',
       'regrouped',
@@ -119,7 +119,7 @@ class JsonReporter implements Reporter {
       'leftOut',
       'unsaved',
     ]
-    if (told.includes(event.event)) this.#print(event)
+    if (printed.includes(event.event)) this.#print(event)
   }
 
   done(results: RankResult[]): void {
@@ -189,7 +189,7 @@ const lineEveryMs = 5000
 abstract class PeopleReporter implements Reporter {
   protected readonly rate = new Rate()
   protected stepsDone = 0
-  readonly #told = new Told()
+  readonly #reported = new ReportedEvents()
   readonly #partsMs = new Map<string, number>()
   #lastStateMs = Number.NEGATIVE_INFINITY
   #latest: string | undefined
@@ -207,7 +207,7 @@ abstract class PeopleReporter implements Reporter {
   }
 
   event(event: TabEvent): void {
-    if (!this.#told.takes(event)) return
+    if (!this.#reported.takes(event)) return
     if (event.event === 'phase') this.phase(phaseNames[event.phase] ?? event.phase)
     if (event.event === 'evaluation') this.evaluation(event)
     if (event.event === 'resumed') this.#resumed(event)

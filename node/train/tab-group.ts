@@ -54,7 +54,7 @@ export type TabEvent =
     }
   | { event: 'checkpoint'; step: number; name: string; isBest: boolean; rank: number }
   /** With `exact`: from the next step on ranks take these shares of each batch, by rank. */
-  | { event: 'dealt'; step: number; samples: readonly number[]; rank: number }
+  | { event: 'assigned'; step: number; samples: readonly number[]; rank: number }
   /** With `exact`: who trains after that step. */
   | (Extract<LoggedEvent, { event: 'group' }> & { rank: number })
   /** After that step one had lost its device and opened another; with `exact` also, ranks were found to have other bits than the run. */

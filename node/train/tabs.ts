@@ -3,7 +3,7 @@ import { isElastic, type TrainConfig } from '../../src/trainer/settings/config.t
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
 import type { CheckpointAddress } from '../../src/worker/api.ts'
-import { LeastRanks } from '../least-ranks.ts'
+import { MinRanks } from '../least-ranks.ts'
 import type { RankRange } from '../rank-range.ts'
 import { Restarts } from '../restarts.ts'
 import { browserGone, type Tab, type TabBrowser } from '../tab.ts'
@@ -60,13 +60,13 @@ const pageTimeoutMs = 30_000
  * Tabs stay open after a failure: the caller closes the browser.
  */
 export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
-  const { browser, worldSize, signal, range = { least: 1, most: worldSize } } = options
+  const { browser, worldSize, signal, range = { min: 1, max: worldSize } } = options
   const { timeoutMs, onEvent, config, restarts = new Restarts() } = options
   const { onNotice = () => undefined } = options
   const fragment = formatFragment(options.room ?? newRoomLink())
   /** By tab, once it is there. */
   const pages: Tab[] = []
-  const count = () => leastRanks.count(group.ranks, group.coming)
+  const count = () => minRanks.count(group.ranks, group.coming)
   const group = new TabGroup({
     worldSize,
     timeoutMs,
@@ -85,7 +85,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
     ...(isElastic(config) && { onLost: (text) => replace(text) }),
   })
   const onEnd = (error: Error) => group.failAll(error)
-  const leastRanks = new LeastRanks({
+  const minRanks = new MinRanks({
     ...range,
     waitMs: timeoutMs,
     waitFlag: '--timeout',
@@ -113,7 +113,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
     count()
   }
   group.firstWord.then(() => {
-    for (let tabs = worldSize; tabs < range.most; tabs++) join()
+    for (let tabs = worldSize; tabs < range.max; tabs++) join()
   })
   const onAbort = () => group.failAll(signal.reason)
   const onDisconnected = () => group.failAll(new TabringError('peer.lost', browserGone))
@@ -139,7 +139,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
   } finally {
     // Playwright throws out of band when a page is closed while it is being set up (seen in 1.65).
     await prepared.catch(() => undefined)
-    leastRanks.stop()
+    minRanks.stop()
     group.stop()
     signal.removeEventListener('abort', onAbort)
     unwatch()

@@ -16,9 +16,9 @@ export interface World {
   /** At first. */
   readonly tabs: number
   /** The fewest changes of ranks that hold up the run: some may come together. */
-  readonly leastStops: number
+  readonly minStops: number
   /** The slowest rank is to have at most this part of the fastest one's share. */
-  readonly mostShare?: number
+  readonly maxShare?: number
   play(room: Room): Promise<void>
 }
 
@@ -26,7 +26,7 @@ export interface World {
 const killed = (random: () => number): World => ({
   name: '3 tabs, 3 killed, 3 join',
   tabs: 3,
-  leastStops: 4,
+  minStops: 4,
   async play(room) {
     const steps = Array.from({ length: 3 }, () => 0.1 + 0.7 * random()).sort((a, b) => a - b)
     for (const part of steps) {
@@ -39,7 +39,7 @@ const killed = (random: () => number): World => ({
 const manyAndOne: World = {
   name: '1 tab, 6, then 1',
   tabs: 1,
-  leastStops: 6,
+  minStops: 6,
   async play(room) {
     await room.reaches(0.1)
     const others = await room.join(5)
@@ -56,8 +56,8 @@ const manyAndOne: World = {
 const slowed: World = {
   name: '3 tabs, one stopped 9/10',
   tabs: 2,
-  leastStops: 1,
-  mostShare: 0.25,
+  minStops: 1,
+  maxShare: 0.25,
   async play(room) {
     await room.reaches(0.05)
     const limping = await room.joinLimping()
@@ -116,7 +116,7 @@ export class Room {
           this.#ranks = event.worldSize
           this.shares = undefined
         }
-        if (event.event === 'dealt') this.shares = event.samples
+        if (event.event === 'assigned') this.shares = event.samples
         if (event.event === 'step') {
           this.#step = event.step
           this.#part = event.step / event.totalSteps

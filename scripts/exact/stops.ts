@@ -9,17 +9,17 @@ export interface Stop {
   /** What a step takes otherwise. */
   readonly ordinaryMs: number
   /** The most that is allowed. */
-  readonly mostMs: number
+  readonly maxMs: number
 }
 
 /** After a loss. units: ms. */
-const mostLossMs = 2000
+const maxLossMs = 2000
 /** Or that many ordinary steps: where other work takes the machine's time, all takes longer. */
-const mostLossSteps = 10
+const maxLossSteps = 10
 /** For ranks that come: all ranks form another group, and the state is sent. units: ms. */
-const mostJoinMs = 500
+const maxJoinMs = 500
 /** Or that many ordinary steps. */
-const mostJoinSteps = 2
+const maxJoinSteps = 2
 /** An ordinary step is the median of that many before the change or after it, whichever is longer: more tabs may share the same cores. */
 export const ordinarySteps = 7
 
@@ -59,9 +59,9 @@ export class Stops {
         isLoss,
         ms: lossMs ?? this.#stepMs[at] - ordinaryMs,
         ordinaryMs,
-        mostMs: isLoss
-          ? Math.max(mostLossMs, mostLossSteps * ordinaryMs)
-          : Math.max(mostJoinMs, mostJoinSteps * ordinaryMs),
+        maxMs: isLoss
+          ? Math.max(maxLossMs, maxLossSteps * ordinaryMs)
+          : Math.max(maxJoinMs, maxJoinSteps * ordinaryMs),
       }
     })
   }

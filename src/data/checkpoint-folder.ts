@@ -184,8 +184,8 @@ const leadOf = (score: Score | undefined, other: Score | undefined): number =>
 function bestLike(files: readonly CheckpointEntry[], score: Score | undefined): string | null {
   if (!score) return null
   const alike = files.filter((file) => file.score?.on === score.on)
-  const most = Math.max(...alike.map((file) => file.score!.value))
-  return alike.find((file) => file.score!.value === most)?.name ?? null
+  const max = Math.max(...alike.map((file) => file.score!.value))
+  return alike.find((file) => file.score!.value === max)?.name ?? null
 }
 
 /** The files, given the oldest first, that stay whatever is best. */

@@ -5,7 +5,7 @@ import { type ByteSource, readBytes } from './byte-source.ts'
 import { countOf, elementArrays, elementsIn } from './elements.ts'
 import { foreignFile } from './foreign.ts'
 import { malformed } from './malformed.ts'
-import { joined, mostUnpacked, unpackedParts } from './unpack.ts'
+import { joined, maxUnpacked, unpackedParts } from './unpack.ts'
 
 /**
  * The IDX format of the MNIST files, plain or compressed with gzip.
@@ -122,12 +122,12 @@ function parseElements(
  * Returns an IDX file uncompressed when its bytes begin with gzip's magic number, else as it is. Unpacks no more than the file's own header
  * says, and of another file the first bytes only: 1 MB of gzip may hold 1 GB.
  *
- * errors: `data.malformed` when the gzip stream is damaged or ends early, and for more bytes than the header says, or than `mostBytes`.
+ * errors: `data.malformed` when the gzip stream is damaged or ends early, and for more bytes than the header says, or than `maxBytes`.
  */
 export async function gunzipIfCompressed(
   bytes: Uint8Array<ArrayBuffer>,
   name: string,
-  mostBytes = mostUnpacked,
+  maxBytes = maxUnpacked,
 ): Promise<Uint8Array<ArrayBuffer>> {
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes
   const parts: Uint8Array<ArrayBuffer>[] = []
@@ -144,10 +144,10 @@ export async function gunzipIfCompressed(
     length += part.length
     size ??= sizeOf(joined(parts))
     if (size === 0) break
-    if (size !== undefined && size > mostBytes)
-      throw malformed(name, `at most ${mostBytes} bytes without gzip`, `a header of ${size}`)
-    if (length > (size ?? mostBytes))
-      throw malformed(name, `${size ?? mostBytes} bytes without gzip, as its header says`, 'more')
+    if (size !== undefined && size > maxBytes)
+      throw malformed(name, `at most ${maxBytes} bytes without gzip`, `a header of ${size}`)
+    if (length > (size ?? maxBytes))
+      throw malformed(name, `${size ?? maxBytes} bytes without gzip, as its header says`, 'more')
   }
   return joined(parts)
 }

@@ -24,8 +24,8 @@ import { ZipArchive } from './zip.ts'
 const magic = '\x93NUMPY'
 const prefixBytes = 12
 /** NumPy itself reads headers of 10,000 characters unless its caller says that a file is safe. */
-const mostHeaderBytes = 2 ** 16
-const mostDimensions = 64
+const maxHeaderBytes = 2 ** 16
+const maxDimensions = 64
 
 /** What other types are, by their letter. */
 const otherTypes: Readonly<Record<string, string>> = {
@@ -71,8 +71,8 @@ function headerEnd(head: Uint8Array, where: string): number | undefined {
     throw malformed(where, 'version 1, 2 or 3 of the format', `${version}`)
   const view = new DataView(head.buffer, head.byteOffset, head.byteLength)
   const length = version === 1 ? view.getUint16(8, true) : view.getUint32(8, true)
-  if (length > mostHeaderBytes)
-    throw malformed(where, `a header of at most ${mostHeaderBytes} bytes`, `${length}`)
+  if (length > maxHeaderBytes)
+    throw malformed(where, `a header of at most ${maxHeaderBytes} bytes`, `${length}`)
   return (version === 1 ? 10 : 12) + length
 }
 
@@ -93,8 +93,8 @@ function parseHeader(head: Uint8Array, where: string): Header {
     .split(',')
     .filter((dim) => dim.trim() !== '')
     .map((dim) => Number(dim.trim().replace(/L$/, '')))
-  if (shape.length > mostDimensions || !shape.every(Number.isSafeInteger))
-    throw malformed(where, `a shape of at most ${mostDimensions} sizes`, clipped(`${shape}`))
+  if (shape.length > maxDimensions || !shape.every(Number.isSafeInteger))
+    throw malformed(where, `a shape of at most ${maxDimensions} sizes`, clipped(`${shape}`))
   const { type, isLittle } = parseType(descr, where)
   const sizeBytes = countOf(shape) * Number(type[1])
   return { type, isLittle, isFortran: order === 'True', shape, at, sizeBytes }

@@ -38,7 +38,7 @@ export type SavedState = { readonly [key: string]: Saved | undefined }
 
 const metadataKey = 'tabring'
 /** Levels of a state. A deeper one would end the stack of who reads it. */
-const mostDepth = 100
+const maxDepth = 100
 const version = 1
 
 const dtypes: readonly [new (length: number) => SavedArray, SafetensorsDtype][] = [
@@ -88,8 +88,8 @@ export function save(state: SavedState, ...rest: []): Uint8Array<ArrayBuffer> {
         : { $number: Object.is(value, -0) ? '-0' : String(value) }
     }
     if (typeof value !== 'object') throw refuse(path, 'a plain value or an array', typeof value)
-    if (path.length > mostDepth)
-      throw refuse([], `at most ${mostDepth} levels`, 'more, or an object in itself')
+    if (path.length > maxDepth)
+      throw refuse([], `at most ${maxDepth} levels`, 'more, or an object in itself')
     if (dtypeOf(value)) {
       const data = value as SavedArray
       return { $tensor: add(path, [data.length], data), plain: true }
@@ -129,7 +129,7 @@ export function load(
   if (!(metadataKey in metadata)) throw malformed(`the entry "${metadataKey}"`, 'none')
   const decode = (value: unknown, depth = 0): Saved => {
     if (value === null || typeof value !== 'object') return value as Saved
-    if (depth === mostDepth) throw malformed(`at most ${mostDepth} levels`, 'more')
+    if (depth === maxDepth) throw malformed(`at most ${maxDepth} levels`, 'more')
     if (Array.isArray(value)) return value.map((item) => decode(item, depth + 1))
     if ('$number' in value) {
       if (typeof value.$number !== 'string')

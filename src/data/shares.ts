@@ -17,7 +17,7 @@ export interface BatchShare {
 }
 
 /** More than any group has. */
-const mostRanks = 2 ** 20
+const maxRanks = 2 ** 20
 
 /**
  * Returns each rank's share of a global batch: contiguous, in rank order, sizes differing by at most one, larger ones first. PyTorch
@@ -30,13 +30,13 @@ const mostRanks = 2 ** 20
 export function batchShares(batchSize: number, worldSize: number): BatchShare[] {
   const isRows = (rows: number) => Number.isInteger(rows) && rows >= 0
   checkNumber('batchShares', 'batchSize', batchSize, isRows, 'a whole number of at least 0', true)
-  const isSize = (size: number) => isCount(size) && size <= mostRanks
+  const isSize = (size: number) => isCount(size) && size <= maxRanks
   checkNumber(
     'batchShares',
     'worldSize',
     worldSize,
     isSize,
-    `a whole number from 1 to ${mostRanks}`,
+    `a whole number from 1 to ${maxRanks}`,
     true,
   )
   const base = Math.floor(batchSize / worldSize)

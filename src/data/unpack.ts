@@ -1,5 +1,5 @@
 /** What one compressed file or entry unpacks to at most: a small one may be made to fill memory. units: bytes. */
-export const mostUnpacked = 2 ** 30
+export const maxUnpacked = 2 ** 30
 
 /**
  * Yields the bytes that compressed ones hold, part by part, so that a reader can stop at any.

@@ -3,7 +3,7 @@ import { DataError, messageOf } from '../util/errors.ts'
 import { type ByteSource, type OpenFile, openFile } from './byte-source.ts'
 import { foreignBytes, foreignFile } from './foreign.ts'
 import { malformed } from './malformed.ts'
-import { joined, mostUnpacked, unpackedParts } from './unpack.ts'
+import { joined, maxUnpacked, unpackedParts } from './unpack.ts'
 
 /**
  * ZIP archives, as `.npz` and PyTorch's `.pt` files are: entries that are stored or deflated, also in the 64-bit form.
@@ -25,7 +25,7 @@ const signatures = {
 }
 /** Sizes of the headers without what varies. */
 const bytesOf = { local: 30, entry: 46, end: 22, end64: 56, locator64: 20 }
-const mostCommentBytes = 0xffff
+const maxCommentBytes = 0xffff
 /** In the place of a number that needs 64 bits. */
 const isIn64 = 0xffffffff
 const isIn64Short = 0xffff
@@ -104,8 +104,8 @@ export class ZipArchive {
       )
     const where = `${this.name}, entry "${clipped(name)}"`
     const { sizeBytes, packedBytes } = entry
-    if (entry.isDeflated && sizeBytes > mostUnpacked)
-      throw malformed(where, `at most ${mostUnpacked} bytes of deflated data`, `${sizeBytes}`)
+    if (entry.isDeflated && sizeBytes > maxUnpacked)
+      throw malformed(where, `at most ${maxUnpacked} bytes of deflated data`, `${sizeBytes}`)
     const packed = await readPacked(this.#file, entry, where)
     const parts = entry.isDeflated
       ? unpackedParts([packed], 'deflate-raw', (thrown) =>
@@ -160,7 +160,7 @@ interface Directory {
 }
 
 async function readDirectory(file: OpenFile): Promise<Directory> {
-  const tailAt = Math.max(0, file.sizeBytes - bytesOf.end - mostCommentBytes)
+  const tailAt = Math.max(0, file.sizeBytes - bytesOf.end - maxCommentBytes)
   const tail = await file.read(tailAt, file.sizeBytes)
   const view = viewOf(tail)
   let endAt = tail.length - bytesOf.end

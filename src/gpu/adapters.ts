@@ -32,14 +32,14 @@ function requireWebGpu(): GPU {
 }
 
 /**
- * The first adapters of this browser that differ, at most `most`, the fastest first and a software one last; none where no adapter comes
+ * The first adapters of this browser that differ, at most `max`, the fastest first and a software one last; none where no adapter comes
  * up. errors: `gpu.unavailable`.
  */
-export async function listAdapters(most: number = requests.length): Promise<GPUAdapter[]> {
+export async function listAdapters(max: number = requests.length): Promise<GPUAdapter[]> {
   const webgpu = requireWebGpu()
   const adapters: GPUAdapter[] = []
   for (const request of requests) {
-    if (adapters.length >= most) break
+    if (adapters.length >= max) break
     // The first request can crash the browser's GPU process, which then starts again (seen with an H100 without a display).
     const adapter = (await webgpu.requestAdapter(request)) ?? (await webgpu.requestAdapter(request))
     if (!adapter || adapters.some((known) => isSame(known.info, adapter.info))) continue

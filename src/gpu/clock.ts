@@ -3,7 +3,7 @@ import { download } from './readback.ts'
 import { bufferUsage } from './usage.ts'
 
 /** Queries that a set may hold. */
-const mostQueries = 4096
+const maxQueries = 4096
 
 /** Times compute passes by timestamp queries, one pass a slot. */
 export class PassClock {
@@ -16,8 +16,8 @@ export class PassClock {
   constructor(gpu: Gpu, slots: number) {
     this.#gpu = gpu
     this.#slots = slots
-    for (let first = 0; first < 2 * slots; first += mostQueries) {
-      const count = Math.min(mostQueries, 2 * slots - first)
+    for (let first = 0; first < 2 * slots; first += maxQueries) {
+      const count = Math.min(maxQueries, 2 * slots - first)
       this.#sets.push(gpu.device.createQuerySet({ type: 'timestamp', count }))
     }
     this.#resolved = gpu.createBuffer(
@@ -33,9 +33,9 @@ export class PassClock {
     const query = 2 * slot
     return {
       timestampWrites: {
-        querySet: this.#sets[Math.floor(query / mostQueries)],
-        ...(isFirst && { beginningOfPassWriteIndex: query % mostQueries }),
-        ...(isLast && { endOfPassWriteIndex: (query % mostQueries) + 1 }),
+        querySet: this.#sets[Math.floor(query / maxQueries)],
+        ...(isFirst && { beginningOfPassWriteIndex: query % maxQueries }),
+        ...(isLast && { endOfPassWriteIndex: (query % maxQueries) + 1 }),
       },
     }
   }
@@ -56,7 +56,7 @@ export class PassClock {
 
   #resolve(encoder: GPUCommandEncoder): void {
     this.#sets.forEach((set, i) => {
-      encoder.resolveQuerySet(set, 0, set.count, this.#resolved, i * mostQueries * 8)
+      encoder.resolveQuerySet(set, 0, set.count, this.#resolved, i * maxQueries * 8)
     })
   }
 

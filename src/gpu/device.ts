@@ -290,11 +290,11 @@ const wantedLimits = [
   'maxStorageBuffersPerShaderStage',
 ] as const
 
-/** The adapters of this browser, at most `most`, each as often as it counts for a device: they are asked for anew, so each opens once. */
-async function listDevices(most?: number): Promise<GPUAdapter[]> {
+/** The adapters of this browser, at most `max`, each as often as it counts for a device: they are asked for anew, so each opens once. */
+async function listDevices(max?: number): Promise<GPUAdapter[]> {
   const copies = switchValue('logicalDevices')
-  const adapters = await listAdapters(most === undefined ? undefined : Math.ceil(most / copies))
-  return adapters.flatMap((adapter) => new Array<GPUAdapter>(copies).fill(adapter)).slice(0, most)
+  const adapters = await listAdapters(max === undefined ? undefined : Math.ceil(max / copies))
+  return adapters.flatMap((adapter) => new Array<GPUAdapter>(copies).fill(adapter)).slice(0, max)
 }
 
 /** An adapter, and the number of its device while all are visible. */
@@ -304,21 +304,21 @@ export interface FoundAdapter {
 }
 
 /**
- * The adapters of the first visible devices, at most `most`, in the order of the switch `visibleDevices`; without it all, the fastest first.
+ * The adapters of the first visible devices, at most `max`, in the order of the switch `visibleDevices`; without it all, the fastest first.
  *
  * As with CUDA_VISIBLE_DEVICES, those from the first number on that no device has are not there. errors: `gpu.unavailable`.
  */
-export async function findAdapters(most?: number): Promise<FoundAdapter[]> {
+export async function findAdapters(max?: number): Promise<FoundAdapter[]> {
   const visible = switchValue('visibleDevices')
   const found = (all: readonly GPUAdapter[], physicalIndex: number): FoundAdapter => ({
     adapter: all[physicalIndex],
     physicalIndex,
   })
-  if (visible === null) return (await listDevices(most)).map((_, i, all) => found(all, i))
-  const wanted = visibleNumbers(visible, Number.POSITIVE_INFINITY).slice(0, most)
+  if (visible === null) return (await listDevices(max)).map((_, i, all) => found(all, i))
+  const wanted = visibleNumbers(visible, Number.POSITIVE_INFINITY).slice(0, max)
   const all = await listDevices(Math.max(-1, ...wanted) + 1)
   return visibleNumbers(visible, all.length)
-    .slice(0, most)
+    .slice(0, max)
     .map((number) => found(all, number))
 }
 

@@ -43,7 +43,6 @@ import { lion } from './lion/lion.ts'
 import { map } from './map/map.ts'
 import { matmul } from './matmul/matmul.ts'
 import { maxPool2d, maxPool2dGrad } from './max-pool2d/max-pool2d.ts'
-import { meet } from './meet/meet.ts'
 import { norm, normGrad } from './norm/norm.ts'
 import { oneHot } from './one-hot/one-hot.ts'
 import type { Op } from './op.ts'
@@ -63,6 +62,7 @@ import { sgd, sgdMomentum, sgdNesterov } from './sgd/sgd.ts'
 import { logSoftmax, logSumExp, softmax, softmaxGrad } from './softmax/softmax.ts'
 import { expand, sum } from './sum/sum.ts'
 import { sumOf } from './sum-of/sum-of.ts'
+import { syncRanks } from './sync-ranks/sync-ranks.ts'
 import { table } from './table/table.ts'
 import { topKCorrect } from './top-k/top-k.ts'
 import { transfer } from './transfer/transfer.ts'
@@ -90,7 +90,7 @@ export const ops: readonly Op[] = [
   reshape,
   barrier,
   alias,
-  meet,
+  syncRanks,
   transfer,
   recurrent,
   recurrentGrad,

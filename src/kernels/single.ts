@@ -20,14 +20,14 @@ export const single = (
   })
 
 /** errors: `shape.mismatch` unless every input is a flat f32 tensor of two elements or more. */
-export function checkPairs(op: string, inputs: readonly TensorType[], most: number): void {
+export function checkPairs(op: string, inputs: readonly TensorType[], max: number): void {
   const wrong = inputs.find(
     ({ shape, dtype }) => shape.length !== 1 || shape[0] < 2 || dtype !== 'f32',
   )
-  if (wrong || inputs.length > most) {
+  if (wrong || inputs.length > max) {
     throw new ShapeError(
       'shape.mismatch',
-      `${op}: expected at most ${most} flat inputs of 2 elements or more, got ${wrong ? formatShape(wrong.shape) : inputs.length}. Combine them in groups.`,
+      `${op}: expected at most ${max} flat inputs of 2 elements or more, got ${wrong ? formatShape(wrong.shape) : inputs.length}. Combine them in groups.`,
     )
   }
 }

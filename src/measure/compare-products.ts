@@ -6,7 +6,7 @@ export interface CompareOptions extends InterleaveOptions {
   /** Default 7. */
   readonly rounds?: number
   /** What one timing lasts at least, in milliseconds; default 10. */
-  readonly leastMs?: number
+  readonly minMs?: number
 }
 
 /** Results that are held until a timing's end take no more than this. */
@@ -23,7 +23,7 @@ export async function compareProducts(
   task: ProductTask,
   a: Float32Array<ArrayBuffer>,
   b: Float32Array<ArrayBuffer>,
-  { rounds = 7, leastMs = 10, ...options }: CompareOptions = {},
+  { rounds = 7, minMs = 10, ...options }: CompareOptions = {},
 ): Promise<Rounds> {
   const made = new Map<string, { product: Product; times: number }>()
   const failures: Rounds = {}
@@ -34,7 +34,7 @@ export async function compareProducts(
         const product = await make(task, a, b)
         made.set(key, { product, times: 1 })
         checkProduct(key, task, a, b, await product.result())
-        made.set(key, { product, times: await timesFor(product, task, leastMs) })
+        made.set(key, { product, times: await timesFor(product, task, minMs) })
       } catch (thrown) {
         made.get(key)?.product.dispose()
         made.delete(key)
@@ -62,13 +62,13 @@ async function msOf(product: Product, times: number): Promise<number> {
   return performance.now() - began
 }
 
-/** Calls that together last `leastMs` or so. */
-async function timesFor(product: Product, task: ProductTask, leastMs: number): Promise<number> {
-  const most = Math.max(1, Math.min(1000, Math.floor(heldBytes / (4 * task.m * task.n))))
+/** Calls that together last `minMs` or so. */
+async function timesFor(product: Product, task: ProductTask, minMs: number): Promise<number> {
+  const max = Math.max(1, Math.min(1000, Math.floor(heldBytes / (4 * task.m * task.n))))
   await product.run(1)
   for (let times = 1; ; times *= 2) {
     const ms = await msOf(product, times)
-    if (ms < leastMs / 2 && times < most) continue
-    return Math.min(most, Math.max(1, Math.ceil((times * leastMs) / ms)))
+    if (ms < minMs / 2 && times < max) continue
+    return Math.min(max, Math.max(1, Math.ceil((times * minMs) / ms)))
   }
 }

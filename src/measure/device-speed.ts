@@ -7,7 +7,7 @@ export const speedTask: ProductTask = { form: 'nn', m: 512, k: 512, n: 512 }
 
 /** No more products are timed after so long; one on a software adapter takes about 20. units: ms. */
 const budgetMs = 60
-const leastMs = 5
+const minMs = 5
 
 /** Returns the GFLOP/s of a device in one fixed product, the best of a few. cost: some 100 ms on a software adapter. errors: `gpu.*`. */
 export async function deviceSpeed(runtime: Runtime): Promise<number> {
@@ -30,7 +30,7 @@ export async function deviceSpeed(runtime: Runtime): Promise<number> {
       const nowMs = performance.now()
       const tookMs = nowMs - startMs
       // Coarse clocks: what takes less than this says little.
-      if (tookMs < leastMs && times < 256) times *= 4
+      if (tookMs < minMs && times < 256) times *= 4
       else best = Math.max(best, (times * flops(speedTask)) / tookMs / 1e6)
       if (nowMs - beganMs > budgetMs) return best || (times * flops(speedTask)) / tookMs / 1e6
     }

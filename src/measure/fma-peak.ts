@@ -47,14 +47,14 @@ ${Array.from({ length: unrolled }, () => names.map((name) => `    ${name} = fma(
   const prepared = await prepareLowering(runtime, lowering, call)
   try {
     const times = await repeatsFor(prepared, 20)
-    let least = Number.POSITIVE_INFINITY
+    let min = Number.POSITIVE_INFINITY
     for (let i = 0; i < samples; i++) {
       signal?.throwIfAborted()
-      least = Math.min(least, (await prepared.run(times)) / times)
+      min = Math.min(min, (await prepared.run(times)) / times)
     }
     const written = new Float32Array(await prepared.read(0))
     if (!written.every(Number.isFinite)) throw new Error('fma peak: the kernel did not run')
-    return (2 * 4 * chains * unrolled * rounds * count) / least / 1e6
+    return (2 * 4 * chains * unrolled * rounds * count) / min / 1e6
   } finally {
     prepared.destroy()
   }

@@ -38,7 +38,7 @@ export interface MatmulTimingOptions {
   /** Rounds; each runs every variant once. Default 7. */
   readonly runs?: number
   /** A run lasts at least so long. Default 2 ms. */
-  readonly leastMs?: number
+  readonly minMs?: number
   readonly signal?: AbortSignal
   /** Called before each round: what is timed in turns with the variants. */
   readonly onRound?: () => void | Promise<void>
@@ -80,7 +80,7 @@ export async function timeMatmul(
   problem: Problem,
   options: MatmulTimingOptions = {},
 ): Promise<VariantTime[]> {
-  const { runs = 7, leastMs = 2, preferredOnly = false, signal, onVariant, onRound } = options
+  const { runs = 7, minMs = 2, preferredOnly = false, signal, onVariant, onRound } = options
   const { gpu, limits } = runtime
   const call = callOf(problem)
   const [a, b] = operandsOf(problem)
@@ -106,7 +106,7 @@ export async function timeMatmul(
       await prepared.run(1)
       entry.firstMs = performance.now() - start
       checkProduct(name, taskOf(problem), a, b, new Float32Array(await prepared.read(0)))
-      entry.times = await repeatsFor(prepared, leastMs)
+      entry.times = await repeatsFor(prepared, minMs)
     }
     for (let round = 0; round < runs; round++) {
       await onRound?.()

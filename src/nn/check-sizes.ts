@@ -2,19 +2,15 @@ import type { Pair } from '../graph/functions/pair.ts'
 import { checkNumber, isCount } from '../util/options.ts'
 import { maxElements } from '../util/shape.ts'
 
-const isSize = (value: number, least: number) =>
-  Number.isInteger(value) && value >= least && value <= maxElements
+const isSize = (value: number, min: number) =>
+  Number.isInteger(value) && value >= min && value <= maxElements
 
-const rangeFrom = (least: number) => `a whole number from ${least} to ${maxElements}`
+const rangeFrom = (min: number) => `a whole number from ${min} to ${maxElements}`
 
-/** errors: `config.invalid` unless each of the sizes, by name, is a whole number of at least 0 (`least`) that an array can have. */
-export function checkSizes(
-  where: string,
-  sizes: Readonly<Record<string, number>>,
-  least = 0,
-): void {
+/** errors: `config.invalid` unless each of the sizes, by name, is a whole number of at least 0 (`min`) that an array can have. */
+export function checkSizes(where: string, sizes: Readonly<Record<string, number>>, min = 0): void {
   for (const [name, size] of Object.entries(sizes))
-    checkNumber(where, name, size, (one) => isSize(one, least), rangeFrom(least), true)
+    checkNumber(where, name, size, (one) => isSize(one, min), rangeFrom(min), true)
 }
 
 /** errors: `config.invalid` unless a window's size is given, in whole numbers above 0: one, or a pair where `isPair`. */
@@ -24,8 +20,8 @@ export function checkKernel(where: string, kernelSize: Pair, isPair: boolean): v
 
 /** errors: the same for the steps and paddings of windows, which may be omitted; a padding may be 0. */
 export function checkWindow(where: string, options: object, isPair: boolean): void {
-  const least = { stride: 1, dilation: 1, padding: 0, outputPadding: 0 }
-  for (const [name, from] of Object.entries(least)) {
+  const min = { stride: 1, dilation: 1, padding: 0, outputPadding: 0 }
+  for (const [name, from] of Object.entries(min)) {
     const value: Pair | undefined = Reflect.get(options, name)
     if (value !== undefined) checkPair(where, name, value, isPair, from)
   }

@@ -37,7 +37,7 @@ export function requireTensors(keys: Iterable<string>, state: unknown): void {
   for (const key of keys) {
     if (!Object.hasOwn(state, key)) continue
     const { shape, data } = (Reflect.get(state, key) ?? {}) as Partial<LoadableTensor>
-    if (!Array.isArray(shape) || shape.length > mostDims || !shape.every(isWhole))
+    if (!Array.isArray(shape) || shape.length > maxDims || !shape.every(isWhole))
       throw refuse(`a shape of whole numbers for "${clipped(key)}"`, shape)
     if (!ArrayBuffer.isView(data) || data instanceof DataView)
       throw refuse(`a typed array for "${clipped(key)}"`, data)
@@ -47,7 +47,7 @@ export function requireTensors(keys: Iterable<string>, state: unknown): void {
   }
 }
 
-const mostDims = 100
+const maxDims = 100
 
 /**
  * The numbers of a tensor in a parameter's or buffer's own type; floats are rounded to nearest.

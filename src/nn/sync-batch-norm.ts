@@ -66,15 +66,15 @@ export class SyncBatchNorm extends BatchNorm {
   override forward(x: Tensor): Tensor {
     mustBeTensor('SyncBatchNorm', { x })
     const trace = activeTrace('forward')
-    const { forwarded, meetings } = trace
+    const { forwarded, syncPoints } = trace
     const { running, momentum, eps, processGroup } = this
     const { rank, size } = processGroup ?? forwarded ?? { rank: 0, size: 1 }
     if (!this.training || size === 1) return super.forward(x)
-    if (!meetings) {
-      trace.whenTraced.push(() => mustNotMeet(trace))
+    if (!syncPoints) {
+      trace.whenTraced.push(() => mustNotSync(trace))
       return super.forward(x)
     }
-    const group = processGroup ? meetings.numberOf(processGroup) : 0
+    const group = processGroup ? syncPoints.numberOf(processGroup) : 0
     const options = { running, momentum, eps, count: sampleCount() }
     return syncBatchNorm(x, this.scale, this.shift, { rank, size, group }, options)
   }
@@ -85,7 +85,7 @@ export class SyncBatchNorm extends BatchNorm {
 }
 
 /** errors: `graph.misuse` for a step in which ranks meet after all, but not yet where the layer ran. */
-function mustNotMeet({ groups }: Trace): void {
+function mustNotSync({ groups }: Trace): void {
   if (!groups) return
   throw new TabringError(
     'graph.misuse',

@@ -9,14 +9,14 @@ import { fromScalar } from '../kernels/from-scalar/from-scalar.ts'
 import {
   clipFactor,
   joinStats,
-  mostJoined,
+  maxJoined,
   withoutFactor,
 } from '../kernels/grad-clip/clip-factor.ts'
 import { clipValue } from '../kernels/grad-clip/clip-value.ts'
 import { gradStats } from '../kernels/grad-clip/grad-stats.ts'
 import type { NormKind } from '../kernels/grad-clip/norm.ts'
-import { meet } from '../kernels/meet/meet.ts'
 import type { ScalarSlot } from '../kernels/op.ts'
+import { syncRanks } from '../kernels/sync-ranks/sync-ranks.ts'
 import { TabringError } from '../util/errors.ts'
 import { checkFlag, checkNumber, checkOptions } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
@@ -180,8 +180,8 @@ export function statsOf(buckets: readonly Bucket[], norm: NormKind, trace: Trace
     if (parts.length === 0) return join([])
     while (parts.length > 1) {
       const groups: GraphValue[][] = []
-      for (let at = 0; at < parts.length; at += mostJoined)
-        groups.push(parts.slice(at, at + mostJoined))
+      for (let at = 0; at < parts.length; at += maxJoined)
+        groups.push(parts.slice(at, at + maxJoined))
       parts = groups.map(join)
     }
     return parts[0]
@@ -219,9 +219,9 @@ function statsIn(bucket: Bucket, norm: NormKind, trace: Trace): GraphValue[] {
 /** The pairs of all ranks, in rank order. */
 function statsOfRanks(own: GraphValue, ranks: RankGroup, trace: Trace): GraphValue {
   const { rank, size } = ranks
-  const group = trace.meetings!.numberOf(ranks)
-  const attrs = { meeting: 'gather', rank, size, group } as const
-  return trace.emitJoint(meet, [own], attrs)[0]
+  const group = trace.syncPoints!.numberOf(ranks)
+  const attrs = { syncPoint: 'gather', rank, size, group } as const
+  return trace.emitJoint(syncRanks, [own], attrs)[0]
 }
 
 /** Where each parameter's gradient lies in this rank's part of a bucket's. */

@@ -2,7 +2,7 @@ import { Pool } from '../graph/memory/pool.ts'
 import { Tensor, TracedTensor } from '../graph/trace/tensor.ts'
 import { activeTrace, type Trace } from '../graph/trace/trace.ts'
 import { GraphValue } from '../graph/trace/value.ts'
-import { mostControls, scalerUpdate, unscale } from '../kernels/grad-scaler/grad-scaler.ts'
+import { maxControls, scalerUpdate, unscale } from '../kernels/grad-scaler/grad-scaler.ts'
 import { clipped } from '../util/clipped.ts'
 import { formatDevice, type PlacedDevice } from '../util/device.ts'
 import { TabringError } from '../util/errors.ts'
@@ -195,12 +195,12 @@ export class GradScaler {
       )
     }
     const controls = [...use.done.values()]
-    if (controls.length === 0 || controls.length > mostControls) {
+    if (controls.length === 0 || controls.length > maxControls) {
       throw new TabringError(
         'graph.misuse',
         controls.length === 0
           ? 'scaler.update: no optimizer has stepped. Call scaler.step(optimizer) first.'
-          : `scaler.update: expected at most ${mostControls} optimizers, got ${controls.length}. Use a second scaler.`,
+          : `scaler.update: expected at most ${maxControls} optimizers, got ${controls.length}. Use a second scaler.`,
       )
     }
     use.isUpdated = true

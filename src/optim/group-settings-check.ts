@@ -1,4 +1,4 @@
-import type { AlikeNumbers, NamedNumber } from '../graph/trace/settings-check.ts'
+import type { ConsistentNumbers, NamedNumber } from '../graph/trace/settings-check.ts'
 import type { Cohort } from './cohort.ts'
 import type { CommonSettings, ParamGroup } from './settings.ts'
 
@@ -6,13 +6,13 @@ import type { CommonSettings, ParamGroup } from './settings.ts'
  * What ranks must have alike of a group, since each updates its part of the weights alone: compared as the step is compiled its flags and
  * states, in each run its numbers, and where updates depend on how many there were also that.
  */
-export function alikeGroup<Settings extends CommonSettings>(
+export function consistentGroup<Settings extends CommonSettings>(
   of: string,
   group: ParamGroup<Settings>,
   settings: readonly string[],
   cohorts: readonly Cohort[],
   countsSteps: boolean,
-): AlikeNumbers {
+): ConsistentNumbers {
   const settingOf = (name: string): unknown => Reflect.get(group, name)
   const isFlag = (name: string) => typeof settingOf(name) === 'boolean'
   const states = [...cohorts[0].buckets[0].state.keys()]

@@ -19,7 +19,7 @@ import { checkGroup, checkKinds, checkSettingNames, requireList } from './check-
 import { Cohort } from './cohort.ts'
 import type { ExactOptimizer, ExactSettings } from './exact/exact-optimizer.ts'
 import { type ExactTraining, exactTrainings } from './exact/exact-training.ts'
-import { alikeGroup } from './group-settings-check.ts'
+import { consistentGroup } from './group-settings-check.ts'
 import { commonSteps, type LoadedState, tensorsOf, wholeState } from './loaded-state.ts'
 import { noGradient, owners } from './parameter-buckets.ts'
 import { replicaBucketBytes, sumOverReplicas } from './replicas.ts'
@@ -160,7 +160,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       if (cohorts.length === 0) continue
       const name = `${this.constructor.name}, group ${at}`
       const settings = Object.keys(this.defaults)
-      trace.alike.add(alikeGroup(name, group, settings, cohorts, this.savesStep))
+      trace.alike.add(consistentGroup(name, group, settings, cohorts, this.savesStep))
     }
     if (updated.length === 0) throw noGradient('optimizer.step')
     warnOfUnlisted(trace)
@@ -478,7 +478,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const kinds = new Map<string, Parameter[]>()
     for (const parameter of ordered) {
       const { sharedBy } = parameter
-      const ranks = sharedBy ? trace.meetings?.numberOf(sharedBy) : ''
+      const ranks = sharedBy ? trace.syncPoints?.numberOf(sharedBy) : ''
       const kind = `${stepsOf(parameter)} ${formatDevice(deviceOf(parameter))} ${ranks}`
       kinds.set(kind, [...(kinds.get(kind) ?? []), parameter])
     }

@@ -2,8 +2,8 @@ import type { RankGroup } from '../graph/trace/exchange.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
 import type { Trace } from '../graph/trace/trace.ts'
 import type { GraphValue } from '../graph/trace/value.ts'
-import { meet } from '../kernels/meet/meet.ts'
 import { reshape } from '../kernels/reshape/reshape.ts'
+import { syncRanks } from '../kernels/sync-ranks/sync-ranks.ts'
 
 /** Gradients that replicas sum together: as many as DistributedDataParallel's buckets hold in PyTorch. units: bytes. */
 export const replicaBucketBytes = 25 * 1024 * 1024
@@ -27,8 +27,8 @@ export function sumOverReplicas(
   for (const [ranks, places] of groups) {
     const flat = places.map((i) => trace.emit(reshape, [gradients[i]], flatShape(parameters[i]))[0])
     const { rank, size } = ranks
-    const group = trace.meetings!.numberOf(ranks)
-    const summed = trace.emit(meet, flat, { meeting: 'sum', rank, size, group })
+    const group = trace.syncPoints!.numberOf(ranks)
+    const summed = trace.emit(syncRanks, flat, { syncPoint: 'sum', rank, size, group })
     for (const [at, i] of places.entries())
       sums[i] = trace.emit(reshape, [summed[at]], { shape: parameters[i].value.type.shape })[0]
   }

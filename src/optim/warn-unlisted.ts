@@ -3,7 +3,7 @@ import type { Trace } from '../graph/trace/trace.ts'
 import { formatShape } from '../util/shape.ts'
 import { owners } from './parameter-buckets.ts'
 
-const told = new WeakSet<Parameter>()
+const warned = new WeakSet<Parameter>()
 
 /**
  * Warns, once for each parameter, of those that got a gradient but are in no optimizer and were never listed by a module.
@@ -15,10 +15,13 @@ const told = new WeakSet<Parameter>()
 export function warnOfUnlisted({ gradients }: Trace): void {
   const unlisted = [...gradients.keys()].filter(
     (parameter) =>
-      !parameter.isListed && !parameter.sharedBy && !owners.has(parameter) && !told.has(parameter),
+      !parameter.isListed &&
+      !parameter.sharedBy &&
+      !owners.has(parameter) &&
+      !warned.has(parameter),
   )
   if (unlisted.length === 0) return
-  for (const parameter of unlisted) told.add(parameter)
+  for (const parameter of unlisted) warned.add(parameter)
   const shown = unlisted.slice(0, 4).map(({ shape }) => formatShape(shape))
   if (unlisted.length > shown.length) shown.push('...')
   console.warn(

@@ -154,11 +154,11 @@ export const isErrorCode = (value: unknown): value is keyof typeof errorCodes =>
   typeof value === 'string' && Object.hasOwn(errorCodes, value)
 
 /** What a rank tells the others of an error. */
-export interface ToldError {
+export interface ErrorRecord {
   readonly code: keyof typeof errorCodes
   readonly message: string
 }
 
 /** Whether a rank may say that of an error. */
-export const isToldError = (value: unknown): value is ToldError =>
+export const isErrorRecord = (value: unknown): value is ErrorRecord =>
   isRecord(value) && isErrorCode(value.code) && isText(value.message)

@@ -96,11 +96,11 @@ export function messageOf(thrown: unknown): string {
 
 /** The stack of what was thrown with those of its causes, as Node prints them; of causes in a circle each once. */
 export function stackOf(thrown: unknown): string {
-  const told = new Set<Error>()
+  const seen = new Set<Error>()
   const texts: string[] = []
   let next: unknown = thrown
-  while (next instanceof Error && !told.has(next)) {
-    told.add(next)
+  while (next instanceof Error && !seen.has(next)) {
+    seen.add(next)
     const { name, message, stack = '', cause }: Error = next
     const words = [name, message].filter(Boolean).join(': ')
     // Firefox and Safari leave the words out of it: `load@file.js:1:1` where Chromium has `TypeError: words` and `    at load (file.js:1:1)`.

@@ -16,12 +16,12 @@ export function firstDifference(
   lists: readonly (readonly string[])[],
   missing: string,
   ranks: readonly number[] = lists.map((_, rank) => rank),
-): { readonly at: number; readonly told: string } | undefined {
+): { readonly at: number; readonly text: string } | undefined {
   const length = Math.max(...lists.map((list) => list.length))
   for (let at = 0; at < length; at++) {
     const sayings = lists.map((list) => list[at] ?? missing)
     if (sayings.some((saying) => saying !== sayings[0])) {
-      return { at, told: formatBySaying(sayings, ranks) }
+      return { at, text: formatBySaying(sayings, ranks) }
     }
   }
   return undefined

@@ -3,7 +3,7 @@ import { ArgumentTypeError, TabringError } from './errors.ts'
 import { isPlain, quoted } from './kind-of.ts'
 
 /** The longest list of options of the library has 320. units: characters. */
-const mostNames = 400
+const maxNames = 400
 
 /** Every option of `T` by name, so that none is forgotten. */
 export type OptionNames<T> = Readonly<Record<keyof T, true>>
@@ -20,7 +20,7 @@ export function checkOptions<T extends object>(
   known: OptionNames<T>,
   name = 'options',
 ): T {
-  const names = clipped(Object.keys(known).join(', '), mostNames) || 'none'
+  const names = clipped(Object.keys(known).join(', '), maxNames) || 'none'
   if (!isPlain(options)) {
     throw new ArgumentTypeError(
       `${where}: expected an object with ${name} (${names}), got ${quoted(options)}. Write { name: value }.`,

@@ -36,7 +36,7 @@ export function tensorType(shape: Shape, dtype: DType = 'f32'): TensorType {
 export const maxElements = 2 ** 32 - 1
 
 /**
- * A list of whole numbers, of which none is below `least`.
+ * A list of whole numbers, of which none is below `min`.
  *
  * errors: `config.invalid`, a TypeError, for what is no list; `shape.mismatch` for other numbers; both name `where` and the argument.
  */
@@ -44,13 +44,13 @@ export function checkWholes(
   where: string,
   name: string,
   list: readonly number[],
-  least = Number.NEGATIVE_INFINITY,
+  min = Number.NEGATIVE_INFINITY,
 ): void {
-  const range = least === Number.NEGATIVE_INFINITY ? '' : ` of at least ${least}`
+  const range = min === Number.NEGATIVE_INFINITY ? '' : ` of at least ${min}`
   const expected = `${where}: ${name} must be a list of whole numbers${range}, got ${quoted(list)}`
   if (!Array.isArray(list)) throw new ArgumentTypeError(`${expected}. Write [2, 3] for example.`)
   // A loop goes over holes too.
-  if (![...list].every((one) => Number.isInteger(one) && one >= least)) {
+  if (![...list].every((one) => Number.isInteger(one) && one >= min)) {
     throw new ShapeError('shape.mismatch', `${expected}. Correct it.`)
   }
 }
@@ -86,13 +86,13 @@ export const countElements = (shape: Shape): number => shape.reduce((product, d)
 export const bytesOf = ({ shape, dtype }: TensorType): number =>
   Math.max(4, Math.ceil(countElements(shape) / (dtype === 'f16' ? 2 : 1)) * 4)
 
-const mostDims = 16
+const maxDims = 16
 
 /** `[64, 784]`; of a list of more than 16 numbers, the first ones and how many there are. */
 export const formatShape = (shape: Shape): string =>
-  shape.length <= mostDims
+  shape.length <= maxDims
     ? `[${shape.join(', ')}]`
-    : `[${shape.slice(0, mostDims).join(', ')}, … of ${shape.length}]`
+    : `[${shape.slice(0, maxDims).join(', ')}, … of ${shape.length}]`
 
 export const sameShape = (a: Shape, b: Shape): boolean =>
   a.length === b.length && a.every((d, i) => d === b[i])

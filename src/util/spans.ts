@@ -40,7 +40,7 @@ const traceTime = (ms: number): number =>
   Math.round(((performance.timeOrigin - originMs) * 1000 + ms * 1000) / gridUs) * gridUs
 
 /** A long run keeps its newest spans. */
-const mostSpans = 200_000
+const maxSpans = 200_000
 
 let events: TraceEvent[] = []
 let process = { id: 0, name: 'tabring' }
@@ -75,7 +75,7 @@ export function span(
   const ts = traceTime(startMs)
   const dur = traceTime(endMs) - ts
   events.push({ name, ph: 'X', pid: process.id, tid: tracks.indexOf(track), ts, dur, args })
-  if (events.length > mostSpans) events = events.slice(-mostSpans / 2)
+  if (events.length > maxSpans) events = events.slice(-maxSpans / 2)
 }
 
 /** The events noted so far, with the names of process and tracks. */

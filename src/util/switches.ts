@@ -28,7 +28,7 @@ export const variableOf = (name: SwitchName): string =>
 
 let given: GivenSwitches | undefined
 let values: SwitchValues | undefined
-let hasTold = false
+let hasReported = false
 const fixed = new Set<SwitchName>()
 
 /** The value of a switch. errors: `config.invalid` for a wrong one, naming where it comes from. */
@@ -74,7 +74,7 @@ export const givenSwitches = (): GivenSwitches => {
 export function takeSwitches(all: GivenSwitches): void {
   given = all
   values = undefined
-  hasTold = true
+  hasReported = true
 }
 
 /** The page parameters that set switches, to be kept in an address, the launcher's words too; or of those that change a run's numbers only. */
@@ -155,8 +155,8 @@ function settle(): SwitchValues {
     winners.push(`${name}=${textOf(all[source][name])} (${source}${over})`)
     return [name, parsed(name, all[source][name])]
   })
-  if (winners.length > 0 && !hasTold) console.info(`tabring switches: ${winners.join(', ')}`)
-  hasTold = true
+  if (winners.length > 0 && !hasReported) console.info(`tabring switches: ${winners.join(', ')}`)
+  hasReported = true
   return Object.fromEntries(entries)
 }
 

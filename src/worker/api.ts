@@ -1,5 +1,5 @@
 import type { AdapterFacts } from '../gpu/device.ts'
-import type { FormerLife } from '../peer/crew/roster.ts'
+import type { FormerLife } from '../peer/elastic/roster.ts'
 import type { Transport } from '../peer/link/channel-transport.ts'
 import type { LinkStats } from '../peer/link/link.ts'
 import type { LifeKeys } from '../peer/room/life-keys.ts'
@@ -10,14 +10,14 @@ import type {
 } from '../trainer/saves/checkpoint-shelf.ts'
 import type { SavedFile } from '../trainer/saves/save-requests.ts'
 import type { TrainConfig } from '../trainer/settings/config.ts'
-import type { LookAnswer } from '../trainer/settings/task.ts'
+import type { QueryAnswer } from '../trainer/settings/task.ts'
 import type { Phase, RankName, RunEvent, TrainerResult } from '../trainer/watch/run-events.ts'
 import type { DeviceChoice } from '../util/device.ts'
 import type { TraceEvent } from '../util/spans.ts'
 import type { GivenSwitches } from '../util/switches.ts'
 
 export type { AdapterFacts } from '../gpu/device.ts'
-export type { FormerLife } from '../peer/crew/roster.ts'
+export type { FormerLife } from '../peer/elastic/roster.ts'
 export type { Transport } from '../peer/link/channel-transport.ts'
 export type {
   CheckpointSettings,
@@ -25,7 +25,7 @@ export type {
   ShelvedCheckpoint,
 } from '../trainer/saves/checkpoint-shelf.ts'
 export type { SavedFile } from '../trainer/saves/save-requests.ts'
-export type { LookAnswer } from '../trainer/settings/task.ts'
+export type { QueryAnswer } from '../trainer/settings/task.ts'
 export type { RunEvent, RunRecord } from '../trainer/watch/run-events.ts'
 
 /**
@@ -46,7 +46,7 @@ export interface Membership {
   /** By rank: which machine it counts to, the same on all ranks; default: nobody knows. */
   machines?: readonly number[]
   /** Of an elastic run, which continues when a rank is lost and admits newcomers. Default: it ends with the first rank that is lost. */
-  crew?: CrewPlace
+  elastic?: ElasticPlace
   /** Whether it is on already, and this rank gets its state from the others. Default false. */
   joins?: boolean
   /** This rank as the others know it. */
@@ -55,8 +55,8 @@ export interface Membership {
   who?: string
 }
 
-/** Whom a rank of an elastic run decides with who trains on (`Crew`). A member's id is the name of its life (lives.ts). */
-export interface CrewPlace {
+/** Whom a rank of an elastic run decides with who trains on (`ElasticMember`). A member's id is the name of its life (lives.ts). */
+export interface ElasticPlace {
   /** The run's. */
   readonly key: string
   readonly self: string
@@ -164,7 +164,7 @@ export interface ComputeApi {
    *
    * errors: `graph.misuse` while there is no model, or when it goes meanwhile; `config.invalid` for a look or an input that cannot be; `gpu.*`.
    */
-  look(name: string, input?: unknown): Promise<LookAnswer>
+  query(name: string, input?: unknown): Promise<QueryAnswer>
   /** After a run that ended well and after the page has read its channels' statistics: says goodbye and closes the links. */
   leave(): Promise<void>
   /** Ends the run on all ranks, or on this one alone, which the others take for lost: what is pending rejects with `reason`. A no-op when nothing runs. */

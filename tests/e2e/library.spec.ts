@@ -30,8 +30,8 @@ afterAll(() => rm(project, { recursive: true, force: true }))
 test('its types are enough for a strict program', async () => {
   const flags = '--noEmit --strict --target es2023 --module esnext --moduleResolution bundler'
   const args = [...flags.split(' '), '--lib', 'es2023,dom', 'page.ts', 'rank.ts']
-  const told = await run(tool('.bin', 'tsc'), args, { cwd: project }).catch((error) => error)
-  expect(told.stdout).toBe('')
+  const received = await run(tool('.bin', 'tsc'), args, { cwd: project }).catch((error) => error)
+  expect(received.stdout).toBe('')
 })
 
 // Its lib has no WebGPU, and its arrays have no type parameter.

@@ -4,8 +4,8 @@ import { expect, test } from 'vitest'
 import {
   family,
   folder,
+  receivedByRank,
   start,
-  toldByRank,
   useLauncherFolder,
   write,
 } from '../support/launcher-folder.ts'
@@ -39,11 +39,11 @@ test('three ranks: environment, arguments, packages, output by rank; they meet o
     '0.1',
     '--headed',
   ])
-  expect(await run.ended, run.told.stderr).toBe(0)
-  const told = toldByRank(run.told.stdout)
-  expect(told.map(({ RANK }) => RANK)).toEqual(['0', '1', '2'])
-  expect(told.map(({ LOCAL_RANK }) => LOCAL_RANK)).toEqual(['0', '1', '2'])
-  for (const one of told) {
+  expect(await run.ended, run.received.stderr).toBe(0)
+  const received = receivedByRank(run.received.stdout)
+  expect(received.map(({ RANK }) => RANK)).toEqual(['0', '1', '2'])
+  expect(received.map(({ LOCAL_RANK }) => LOCAL_RANK)).toEqual(['0', '1', '2'])
+  for (const one of received) {
     expect(one).toMatchObject({
       WORLD_SIZE: '3',
       LOCAL_WORLD_SIZE: '3',
@@ -51,8 +51,8 @@ test('three ranks: environment, arguments, packages, output by rank; they meet o
       NODE_RANK: '0',
       MASTER_ADDR: '127.0.0.1',
       MASTER_URL: `ws://localhost:${one.MASTER_PORT}/signal`,
-      ROOM_ID: told[0].ROOM_ID,
-      RUN_ID: told[0].RUN_ID,
+      ROOM_ID: received[0].ROOM_ID,
+      RUN_ID: received[0].RUN_ID,
       RESTART_COUNT: '0',
       MAX_RESTARTS: '2',
       answer: 42,
@@ -61,13 +61,13 @@ test('three ranks: environment, arguments, packages, output by rank; they meet o
       same: true,
     })
   }
-  expect(run.told.stdout).toContain('step 5/5  loss 0.2500\n')
+  expect(run.received.stdout).toContain('step 5/5  loss 0.2500\n')
   for (const rank of [0, 1, 2]) {
-    expect(run.told.stderr).toContain(`[${rank}]: two\n[${rank}]: lines\n`)
+    expect(run.received.stderr).toContain(`[${rank}]: two\n[${rank}]: lines\n`)
     const log = (name: string) => readFile(join(folder, 'logs', String(rank), name), 'utf8')
     const [switches, line] = (await log('stdout.log')).split('\n')
     expect(switches).toBe('tabring switches: device=webgpu (launcher)')
-    expect(JSON.parse(line)).toEqual(told[rank])
+    expect(JSON.parse(line)).toEqual(received[rank])
     expect(await log('stderr.log')).toBe('two\nlines\n')
   }
 })
@@ -85,7 +85,7 @@ test('one rank throws: it is named with its line, the others are closed', async 
   )
   const run = start('run', ['--nproc-per-node', '3', '--no-check', 'train.ts'])
   expect(await run.ended).toBe(1)
-  expect(run.told.stderr).toMatch(
+  expect(run.received.stderr).toMatch(
     /^tabring: rank 1 failed first:\nRangeError: no batch of 7\n {4}at step \(train\.ts:4:\d+\)\n {4}at train\.ts:6:1\n$/,
   )
 })
@@ -102,7 +102,7 @@ test.each([
   expect(all.length).toBeGreaterThan(3)
   run.child.kill(signal)
   expect(await run.ended).toBe(code)
-  expect(run.told.stderr).toBe('tabring: interrupted; every tab is closed\n')
+  expect(run.received.stderr).toBe('tabring: interrupted; every tab is closed\n')
   const left = await Promise.all(all.map(family))
   expect(left.flat()).toEqual([])
 })

@@ -55,16 +55,16 @@ test('three tabs train on drawn digits, tell each step, and write the weights', 
 
 test('Ctrl-C in mid-run ends with 130 and leaves nothing behind', async () => {
   const out = join(folder.path, 'weights.safetensors')
-  const { child, told } = folder.start(
+  const { child, received } = folder.start(
     {},
     ...['--json', '--adapter', 'software', '--nproc-per-node', '2', '--out', out, '--debug', '2'],
   )
-  while (!told.stdout.includes('"event":"step"')) await once(child.stdout, 'data')
+  while (!received.stdout.includes('"event":"step"')) await once(child.stdout, 'data')
   child.kill('SIGINT')
   const [code] = await once(child, 'close')
   expect(code).toBe(130)
-  expect(told.stderr).not.toContain('Error')
-  expect(told.stderr).toContain('train: interrupted; no weights were saved\n')
-  expect(told.stderr).toMatch(/rank 1: tabring kernels: program \d, run 1, means of 1 runs:\n/)
+  expect(received.stderr).not.toContain('Error')
+  expect(received.stderr).toContain('train: interrupted; no weights were saved\n')
+  expect(received.stderr).toMatch(/rank 1: tabring kernels: program \d, run 1, means of 1 runs:\n/)
   expect(await readdir(folder.path)).toEqual([])
 }, 180_000)

@@ -47,8 +47,8 @@ test('a replayed step creates nothing, and an MLP step is few dispatches in one 
     submits: (submits - before.submits) / steps,
   }).toEqual({ buffers: 0, bindGroups: 0, pipelines: 0, submits: 1 })
   // On a GPU four products are split along k, and each split adds a dispatch.
-  const most = gpu.facts.isSoftware ? 9 : 13
-  expect((dispatches - before.dispatches) / steps).toBeLessThanOrEqual(most)
+  const max = gpu.facts.isSoftware ? 9 : 13
+  expect((dispatches - before.dispatches) / steps).toBeLessThanOrEqual(max)
   const batchBytes = run.batchSize * (784 + 1) * 4
   expect((bytesUploaded - before.bytesUploaded) / steps).toBeLessThan(batchBytes + 256)
   program.destroy()

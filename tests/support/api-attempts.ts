@@ -45,14 +45,14 @@ export function attemptsOf(name: string, taken: number): Attempt[] {
 const form = /: .+\. \S/s
 
 /** Of a whole error, whatever it quotes. */
-const mostChars = 600
+const maxChars = 600
 
 /** What is wrong with an error; undefined for one of the library. */
 export function complaint(what: string, error: unknown): string | undefined {
   if (!(error instanceof Error)) return `${what}: threw what is no error`
   if (!(error instanceof TabringError)) return `${what}: ${error.stack ?? error}`
-  if (error.message.length > mostChars)
-    return `${what}: ${error.message.length} characters: ${error.message.slice(0, mostChars)}…`
+  if (error.message.length > maxChars)
+    return `${what}: ${error.message.length} characters: ${error.message.slice(0, maxChars)}…`
   return form.test(error.message) ? undefined : `${what}: a text without advice: ${error.message}`
 }
 

@@ -45,12 +45,12 @@ function end(page: Page, how: How, isPumped: boolean): void {
 }
 
 /**
- * Tests of tabs that go in mid-run, in ways of those titles. `leastMs` widens bounds below it, where other processes may run.
+ * Tests of tabs that go in mid-run, in ways of those titles. `minMs` widens bounds below it, where other processes may run.
  */
-export function deathTests(titles: readonly (typeof deaths)[number]['title'][], leastMs = 0): void {
+export function deathTests(titles: readonly (typeof deaths)[number]['title'][], minMs = 0): void {
   const tested = deaths
     .filter(({ title }) => titles.includes(title))
-    .map((death) => ({ ...death, withinMs: Math.max(death.withinMs, leastMs) }))
+    .map((death) => ({ ...death, withinMs: Math.max(death.withinMs, minMs) }))
   let tabs: RankTabs
   beforeAll(async () => {
     tabs = await RankTabs.start()

@@ -49,5 +49,5 @@ export async function crash(title: string): Promise<void> {
 export const browserFlag = (): string => `--remote-debugging-port=${port}`
 
 /** The ranks' lines of one form, which has a group for the rank and one for the words, sorted by rank. */
-export const linesOf = ({ told }: Run, form: RegExp): string[] =>
-  [...told.stdout.matchAll(form)].map(([, rank, words]) => `${rank} ${words}`).sort()
+export const linesOf = ({ received }: Run, form: RegExp): string[] =>
+  [...received.stdout.matchAll(form)].map(([, rank, words]) => `${rank} ${words}`).sort()

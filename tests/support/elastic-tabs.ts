@@ -32,9 +32,9 @@ export async function stepTime(page: Page): Promise<number> {
   return (performance.now() - beganMs) / counted
 }
 
-/** `mostMs`, or that many steps on a machine whose time other work takes: there all takes longer. */
-export const boundOf = (mostMs: number, stepMs: number, steps = 15): number =>
-  Math.max(mostMs, steps * stepMs)
+/** `maxMs`, or that many steps on a machine whose time other work takes: there all takes longer. */
+export const boundOf = (maxMs: number, stepMs: number, steps = 15): number =>
+  Math.max(maxMs, steps * stepMs)
 
 /** Loses a rank. Returns the time from the page's first word of the loss to the next step that it shows. units: ms. */
 export async function timeOfLoss(page: Page, lose: () => unknown): Promise<number> {

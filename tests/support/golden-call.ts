@@ -77,8 +77,8 @@ export async function problemsOfCall(
   if (keys[0] !== keys[1]) return [`outputs ${keys[0]}, PyTorch has ${keys[1]}`]
   return Object.keys(got).flatMap((name) => {
     const shape = shapes[name] ?? outputs[name].shape
-    const isAlike = shape.join() === outputs[name].shape.join()
-    return isAlike
+    const areEqual = shape.join() === outputs[name].shape.join()
+    return areEqual
       ? problemsOf(golden, name, got[name])
       : [`${name}: shape [${shape}], PyTorch has [${outputs[name].shape}]`]
   })

@@ -54,7 +54,7 @@ export function* honestNorms(ranks: number, seed: number): Generator<BucketNorms
       for (let c = 0; c < classes; c++) bias[c]! -= step(weights.length + c)
     }
     yield {
-      told: gradients.map((gradient) => Math.hypot(...gradient)),
+      claimed: gradients.map((gradient) => Math.hypot(...gradient)),
       measured: starts.map((start, owner) =>
         gradients.map((gradient) => Math.hypot(...gradient.subarray(start, starts[owner + 1]))),
       ),

@@ -36,16 +36,16 @@ export const write = (name: string, ...lines: readonly string[]) =>
   writeFile(join(folder, name), lines.join('\n'))
 
 /** The numbers that a line `{…}` of each rank tells, by rank. */
-export function toldByRank(stdout: string): Record<string, string>[] {
+export function receivedByRank(stdout: string): Record<string, string>[] {
   const lines = [...stdout.matchAll(/^\[(\d+)\]: (\{.*\})$/gm)]
   return lines
     .map(([, rank, json]): [number, Record<string, string>] => [Number(rank), JSON.parse(json)])
     .sort(([a], [b]) => a - b)
-    .map(([, told]) => told)
+    .map(([, received]) => received)
 }
 
 /** A module of a user's that joins the other ranks over WebRTC, by the launcher's environment, and hears from each. */
-const meeting = [
+const syncPoint = [
   "import { destroyProcessGroup, distributed as dist, env, initProcessGroup } from 'tabring'",
   'export async function meet(): Promise<string[]> {',
   "  await initProcessGroup({ initMethod: 'env://', backend: 'webrtc' })",
@@ -68,7 +68,7 @@ export function useLauncherFolder(): void {
       '{ "name": "some-package", "type": "module", "exports": "./index.js" }',
     )
     await writeFile(join(installed, 'index.js'), 'export const answer = 42\n')
-    await write('meet.ts', ...meeting)
+    await write('meet.ts', ...syncPoint)
   })
   afterAll(() => rm(folder, { recursive: true }))
   let before: string[]

@@ -20,14 +20,14 @@ export function startLauncher(
 }
 
 /** Waits until the process has said something. */
-export async function says({ child, told, ended }: Run, text: string): Promise<void> {
+export async function says({ child, received, ended }: Run, text: string): Promise<void> {
   await new Promise<void>((resolve) => {
     const look = () => {
-      if (told.stdout.includes(text) || told.stderr.includes(text)) resolve()
+      if (received.stdout.includes(text) || received.stderr.includes(text)) resolve()
     }
     for (const stream of [child.stdout, child.stderr]) stream.on('data', look)
     ended.then(() => resolve())
     look()
   })
-  expect(told.stdout + told.stderr).toContain(text)
+  expect(received.stdout + received.stderr).toContain(text)
 }

@@ -36,7 +36,7 @@ export class LobbyTabs {
 
   constructor() {
     this.server = new Rendezvous(this.env, {
-      send: (id, message) => this.tabs.get(id)?.later(() => this.tabs.get(id)?.told(message)),
+      send: (id, message) => this.tabs.get(id)?.later(() => this.tabs.get(id)?.received(message)),
       close: () => undefined,
       verify: (key, room, nonce, proof) => hmac(key, proofText(room, nonce)) === proof,
     })
@@ -119,7 +119,7 @@ export class LobbyTab {
     return this.lobby?.members.find(({ id }) => id === this.id)?.measured
   }
 
-  told(message: ServerMessage): void {
+  received(message: ServerMessage): void {
     this.largestBytes = Math.max(this.largestBytes, JSON.stringify(message).length)
     switch (message.type) {
       case 'challenge': {

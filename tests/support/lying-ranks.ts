@@ -60,8 +60,8 @@ export async function trainWithLiar(
       const group = ddp.processGroup
       const gather = group.allGatherConcat.bind(group)
       vi.spyOn(group, 'allGatherConcat').mockImplementation((own, key) => {
-        const told = own as Float32Array<ArrayBuffer>
-        noteSections.write(told.subarray(told.length - noteSections.length), counts)
+        const received = own as Float32Array<ArrayBuffer>
+        noteSections.write(received.subarray(received.length - noteSections.length), counts)
         return gather(own, key)
       })
     }

@@ -26,7 +26,7 @@ export type OverlapRounds = Omit<OverlapTimes, 'losses'>
 
 /** How far from the wanted share an exchange may be before the links are set again, and how often that is tried. */
 const tolerance = 0.1
-const mostTries = 5
+const maxTries = 5
 
 /**
  * Opens ranks of one group over WebRTC, whose links are slowed until an exchange takes about as long as a step's computing.
@@ -47,7 +47,7 @@ export async function openOverlapTabs(
     await timeRounds(opened.pages, 1)
     const times = await timeRounds(opened.pages, 3)
     const off = median(times.exchange) / median(times.compute) / share
-    if (Math.abs(off - 1) <= tolerance || tries === mostTries) return opened
+    if (Math.abs(off - 1) <= tolerance || tries === maxTries) return opened
     bytesPerSec = opened.bytesPerSec * off
     for (const page of opened.pages) await page.context().close()
   }

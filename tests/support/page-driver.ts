@@ -148,7 +148,7 @@ export async function seeMembers(page: Page, count: number): Promise<void> {
   await expect.poll(() => members(page).count(), { timeout: 30_000 }).toBe(count)
 }
 
-const usualLooks = [
+const usualAppearance = [
   { width: 1400, colorScheme: 'light' },
   { width: 1400, colorScheme: 'dark' },
   { width: 375, colorScheme: 'light' },
@@ -158,7 +158,7 @@ const usualLooks = [
 export async function photograph(
   page: Page,
   name: string,
-  { part, looks = usualLooks }: { part?: string; looks?: readonly Look[] } = {},
+  { part, looks = usualAppearance }: { part?: string; looks?: readonly ModelQuery[] } = {},
 ): Promise<void> {
   await page.bringToFront() // a tab behind another draws a frame a second
   for (const { width, colorScheme } of looks) {
@@ -177,7 +177,7 @@ export async function photograph(
   await page.emulateMedia({ colorScheme: 'light' })
 }
 
-interface Look {
+interface ModelQuery {
   readonly width: number
   readonly colorScheme: 'light' | 'dark'
 }

@@ -5,7 +5,7 @@ import { violations } from './axe.ts'
 import { pictures } from './page-driver.ts'
 
 /** Wide and narrow, light and dark: the page fits, as does what its panels show, axe finds nothing, and a picture is left as `<name>-<width>-<scheme>.png`. */
-export async function expectGoodLooks(page: Page, name: string): Promise<void> {
+export async function expectGoodAppearance(page: Page, name: string): Promise<void> {
   for (const [width, colorScheme] of [
     [1280, 'light'],
     [1280, 'dark'],

@@ -212,8 +212,12 @@ export function training(
       const value = 0.9745 - 0.09 * Math.exp(-step / 120) + 0.001
       const epoch = step / 180 - 1
       // It comes to be more than that of the samples that the model has seen.
-      const told = { step, epoch, loss: mean + 0.0001 * step, metric: 'accuracy', value, rank }
-      snapshot = play(snapshot, { type: 'event', atMs, event: { event: 'evaluation', ...told } })
+      const received = { step, epoch, loss: mean + 0.0001 * step, metric: 'accuracy', value, rank }
+      snapshot = play(snapshot, {
+        type: 'event',
+        atMs,
+        event: { event: 'evaluation', ...received },
+      })
     }
   }
   return snapshot
@@ -312,11 +316,11 @@ export function otherDemo(): Snapshot {
     floor: 1.55,
   })
   const tested = (step: number, value: number) => {
-    const told = { step, epoch: 0, loss: value * Math.LN2, metric: 'loss', value, rank: 0 }
+    const received = { step, epoch: 0, loss: value * Math.LN2, metric: 'loss', value, rank: 0 }
     return {
       type: 'event',
       atMs: 1000 + 40 * step,
-      event: { event: 'evaluation', ...told },
+      event: { event: 'evaluation', ...received },
     } as const
   }
   return play(text, tested(80, 3.31), tested(170, 2.613))
@@ -683,7 +687,7 @@ export function makeStates(): Record<string, Snapshot> {
         assignment: { ...assignedGroup(3, 2), run: 1, epoch: 2, joining: 1 },
         startedAtMs,
       },
-      { type: 'failed', code: 'peer.lost', text: 'crew: no member is left.' },
+      { type: 'failed', code: 'peer.lost', text: 'membership: no member is left.' },
       { type: 'lobby', lobby: makeLobby(3, 'finished'), ownId: ids[2] },
     ),
     'training-server-lost': play(training(3, 260), { type: 'serverLost', text: 'ended' }),

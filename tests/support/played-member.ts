@@ -16,13 +16,13 @@ import type { FormLinksOptions, RingLinks } from '../../src/worker/page/connect.
 import { RoomMember, type RoomMemberOptions, type RunEnd } from '../../src/worker/page/member.ts'
 
 /**
- * A member whose server, links and worker are played by the test: `told` is what the server hears.
+ * A member whose server, links and worker are played by the test: `received` is what the server hears.
  *
  * A spec imports this before all else, by `vi.hoisted`, so that it shares the classes of errors with the member. The hooks below run for it.
  */
 
 interface World {
-  told: unknown[][]
+  received: unknown[][]
   /** Of the worker. */
   asked: unknown[][]
   prepared: Promise<void>
@@ -57,10 +57,10 @@ vi.mock('../../src/peer/tab/signal.ts', () => ({
     on: SignalClient['on'] = (event, listener) => {
       const before = world.hear
       let isOn = true
-      world.hear = (told, value, room) => {
-        before(told, value, room)
+      world.hear = (received, value, room) => {
+        before(received, value, room)
         const isHere = room === undefined || room === this.#room
-        if (isOn && isHere && (told as string) === event) listener(value as never)
+        if (isOn && isHere && (received as string) === event) listener(value as never)
       }
       return () => {
         isOn = false
@@ -84,21 +84,21 @@ vi.mock('../../src/peer/tab/signal.ts', () => ({
       }
     }
     open: () => Promise<void>
-    ranks = (...words: unknown[]) => world.told.push(['ranks', ...words])
-    out = (...words: unknown[]) => world.told.push(['out', ...words])
-    half = (...words: unknown[]) => world.told.push(['half', ...words])
-    linkDown = (...words: unknown[]) => world.told.push(['linkDown', ...words])
-    abort = (...words: unknown[]) => world.told.push(['abort', ...words])
-    start = (_settings: unknown, ...words: unknown[]) => world.told.push(['start', ...words])
-    done = (...words: unknown[]) => world.told.push(['done', ...words])
+    ranks = (...words: unknown[]) => world.received.push(['ranks', ...words])
+    out = (...words: unknown[]) => world.received.push(['out', ...words])
+    half = (...words: unknown[]) => world.received.push(['half', ...words])
+    linkDown = (...words: unknown[]) => world.received.push(['linkDown', ...words])
+    abort = (...words: unknown[]) => world.received.push(['abort', ...words])
+    start = (_settings: unknown, ...words: unknown[]) => world.received.push(['start', ...words])
+    done = (...words: unknown[]) => world.received.push(['done', ...words])
     bye = () => {
-      world.told.push(['bye'])
+      world.received.push(['bye'])
       world.leftRooms.push(this.#room)
     }
     update = (info: MemberInfo) => void world.infos.set(this.#room, info)
     roundTrip = async () => 1
     removeAndTell = async (...words: unknown[]) => {
-      world.told.push(['removeAndTell', ...words])
+      world.received.push(['removeAndTell', ...words])
       await world.removed()
     }
   },
@@ -150,7 +150,7 @@ vi.mock('../../src/worker/page/client.ts', () => ({
 }))
 
 beforeEach(() => {
-  world.told = []
+  world.received = []
   world.asked = []
   world.prepared = Promise.resolve()
   world.linked = Promise.resolve()

@@ -6,7 +6,7 @@ import { repository } from './repository.ts'
 /** A command as a process, and what it has said so far. */
 export interface LoggedProcess {
   child: ChildProcessByStdio<null, Readable, Readable>
-  told: { stdout: string; stderr: string }
+  received: { stdout: string; stderr: string }
   /** The exit code, when both streams have ended. */
   ended: Promise<number | null>
 }
@@ -22,14 +22,14 @@ export function startNode(
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { ...process.env, ...environment },
   })
-  const told = { stdout: '', stderr: '' }
+  const received = { stdout: '', stderr: '' }
   child.stdout.on('data', (chunk) => {
-    told.stdout += chunk
+    received.stdout += chunk
   })
   child.stderr.on('data', (chunk) => {
-    told.stderr += chunk
+    received.stderr += chunk
   })
-  return { child, told, ended: once(child, 'close').then(([code]) => code) }
+  return { child, received, ended: once(child, 'close').then(([code]) => code) }
 }
 
 /** Starts `npm run train` without npm. */

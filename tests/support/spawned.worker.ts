@@ -14,7 +14,7 @@ export type Doing =
   | { what: 'fail'; who: number }
   | { what: 'close'; who: number }
   | { what: 'late'; who: number }
-  | { what: 'wait'; told: string }
+  | { what: 'wait'; received: string }
   | { what: 'inherit' }
   | { what: 'no clone' }
 
@@ -35,7 +35,7 @@ serveRank(async (rank: number, doing: Doing): Promise<unknown> => {
       await dist.allReduce(numbers)
       const kinds = [...group.stats().links.values()].map(({ kind }) => kind)
       const trained = await trainHere(doing.steps, doing.rows, rank, true)
-      const told: Trained = {
+      const received: Trained = {
         rank: group.rank,
         worldSize: getWorldSize(),
         sum: [...numbers],
@@ -43,7 +43,7 @@ serveRank(async (rank: number, doing: Doing): Promise<unknown> => {
         ...trained,
       }
       await destroyProcessGroup()
-      return told
+      return received
     }
     case 'fail':
       await initProcessGroup()
@@ -65,7 +65,7 @@ serveRank(async (rank: number, doing: Doing): Promise<unknown> => {
       await new Promise(() => undefined)
       return undefined
     case 'wait':
-      new BroadcastChannel(doing.told).postMessage(rank)
+      new BroadcastChannel(doing.received).postMessage(rank)
       await new Promise(() => undefined)
       return undefined
     case 'inherit':

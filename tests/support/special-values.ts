@@ -68,11 +68,11 @@ function allowedElements({ inputs }: CallCase): (at: number) => readonly number[
   if (!columns.every(({ length }) => length === first.length)) return (at) => [at]
   return (at) => {
     if (!columns.some((column) => isSubnormal(column[at]))) return [at]
-    const isAlike = (value: number, other: number) =>
+    const areEqual = (value: number, other: number) =>
       Object.is(value, other) ||
       (isSubnormal(value) && (other === 0 || other === Math.sign(value) * smallestNormal))
     return first.flatMap((_, other) =>
-      columns.every((column) => isAlike(column[at], column[other])) ? [other] : [],
+      columns.every((column) => areEqual(column[at], column[other])) ? [other] : [],
     )
   }
 }

@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect } from 'vitest'
-import { start, toldByRank, write } from './launcher-folder.ts'
+import { receivedByRank, start, write } from './launcher-folder.ts'
 
 /** What a rank of fixtures/split-rank.ts tells. */
-export interface ToldSplit {
+export interface SplitReport {
   /** Keys of its state dict, and of the unsplit model's. */
   readonly keys: string[]
   readonly allKeys: string[]
@@ -23,12 +23,12 @@ export interface ToldSplit {
 }
 
 /** Trains a model that is split over tabs in one way, and the same model unsplit; returns what each rank tells. */
-export async function trainedSplit(way: string, tabs: number): Promise<ToldSplit[]> {
+export async function trainedSplit(way: string, tabs: number): Promise<SplitReport[]> {
   const program = join(import.meta.dirname, '../e2e/fixtures/split-rank.ts')
   await write('split.ts', await readFile(program, 'utf8'))
   const run = start('run', ['--nproc-per-node', String(tabs), 'split.ts', way])
-  expect(await run.ended, run.told.stderr).toBe(0)
-  return toldByRank(run.told.stdout) as unknown as ToldSplit[]
+  expect(await run.ended, run.received.stderr).toBe(0)
+  return receivedByRank(run.received.stdout) as unknown as SplitReport[]
 }
 
 /** Trains a GPT in one way over tabs, each of which may hold `cap` bytes; returns the exit code, the losses by rank and what the run tells. */
@@ -38,14 +38,19 @@ export async function trainedCapped(way: string, tabs: number, cap?: string) {
   const capped = cap === undefined ? [] : ['--memory-cap', cap]
   const run = start('run', ['--nproc-per-node', String(tabs), ...capped, 'capped.ts', way])
   const code = await run.ended
-  const losses = (toldByRank(run.told.stdout) as unknown as { losses: number[] }[]).map(
-    (told) => told.losses,
+  const losses = (receivedByRank(run.received.stdout) as unknown as { losses: number[] }[]).map(
+    (received) => received.losses,
   )
-  return { code, losses, stderr: run.told.stderr }
+  return { code, losses, stderr: run.received.stderr }
 }
 
 /** A rank holds its parameters, their gradients and momentum, and its program: nothing of what others have. */
-export function expectOwnBytes({ elements, heldBytes, stepBytes, allHeldBytes }: ToldSplit): void {
+export function expectOwnBytes({
+  elements,
+  heldBytes,
+  stepBytes,
+  allHeldBytes,
+}: SplitReport): void {
   const ownBytes = 3 * 4 * elements + stepBytes
   expect(heldBytes).toBeGreaterThanOrEqual(ownBytes - stepBytes)
   // Buckets end on a boundary of 256 bytes, each of them three times.

@@ -39,12 +39,12 @@ export function makeSamples(
         partMs(rank, bucket),
       )
       add('readback', bucket, partMs(rank, bucket), hostMs(rank, bucket))
-      const metMs = Math.max(...ranks.map((one) => hostMs(one, bucket))) + 0.3
-      add('wait', bucket, hostMs(rank, bucket), metMs)
-      add('reduceScatter', bucket, metMs, metMs + 3.1)
-      add('optimizer', bucket, metMs + 3.1, metMs + 3.6)
-      add('allGather', bucket, metMs + 3.9, metMs + 6.4)
-      totalMs = metMs + 6.4
+      const allBegunMs = Math.max(...ranks.map((one) => hostMs(one, bucket))) + 0.3
+      add('wait', bucket, hostMs(rank, bucket), allBegunMs)
+      add('reduceScatter', bucket, allBegunMs, allBegunMs + 3.1)
+      add('optimizer', bucket, allBegunMs + 3.1, allBegunMs + 3.6)
+      add('allGather', bucket, allBegunMs + 3.9, allBegunMs + 6.4)
+      totalMs = allBegunMs + 6.4
     }
     const skew = skewMs[rank] ?? 0
     return {

@@ -19,10 +19,10 @@ export async function trainWithJson(
   folder: TrainFolder,
   ...argv: string[]
 ): Promise<{ losses: number[]; done: Done }> {
-  const { child, told } = folder.start({}, '--json', '--adapter', 'software', ...argv)
+  const { child, received } = folder.start({}, '--json', '--adapter', 'software', ...argv)
   const [code] = await once(child, 'close')
-  expect(code, told.stderr).toBe(0)
-  const lines = told.stdout
+  expect(code, received.stderr).toBe(0)
+  const lines = received.stdout
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line))

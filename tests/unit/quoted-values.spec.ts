@@ -50,7 +50,7 @@ import { checked } from '../../src/util/switches.ts'
 
 const long = 'x'.repeat(10_000)
 const many = new Array<number>(10_000).fill(7)
-const mostChars = 600
+const maxChars = 600
 
 afterEach(() => vi.unstubAllGlobals())
 
@@ -221,5 +221,5 @@ test.each(Object.entries(calls))('%s of any length makes a short error', async (
   expect(error).toBeInstanceOf(Error)
   // It quotes what it was given, cut, or says how long it is.
   expect(messageOf(error)).toMatch(/…|1000[01]/)
-  expect(messageOf(error).length, messageOf(error).slice(0, mostChars)).toBeLessThan(mostChars)
+  expect(messageOf(error).length, messageOf(error).slice(0, maxChars)).toBeLessThan(maxChars)
 })

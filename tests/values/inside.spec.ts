@@ -20,11 +20,11 @@ const inputs = {
 }
 const step: TracedFunction = ({ a, b }) => ({ y: mean(matmul(a, b)) })
 
-let told: string[]
+let received: string[]
 beforeEach(() => {
-  told = []
+  received = []
   for (const level of ['info', 'warn'] as const)
-    vi.spyOn(console, level).mockImplementation((text) => told.push(String(text)))
+    vi.spyOn(console, level).mockImplementation((text) => received.push(String(text)))
 })
 afterEach(() => {
   vi.restoreAllMocks()
@@ -40,7 +40,7 @@ test('off, a run is one submit, nothing is made and nothing is told', async () =
   const { buffers, submits } = gpu.counters
   await program.run(inputs)
   expect(gpu.counters).toMatchObject({ buffers, submits: submits + 1 })
-  expect(told).toEqual([])
+  expect(received).toEqual([])
 })
 
 test('debug=5 tells plan, shaders, times and values, and the result is the same', async () => {
@@ -49,7 +49,7 @@ test('debug=5 tells plan, shaders, times and values, and the result is the same'
   const program = await make()
   const { y } = await program.run(inputs)
   expect(y).toEqual(plain.y)
-  const all = told.join('\n')
+  const all = received.join('\n')
   expect(all).toMatch(/tabring plan: \d ops, \d dispatches; intermediates \d+ bytes at the peak/)
   expect(all).toMatch(
     /matmul\(f32\[12, 20\], f32\[20, 16\]\) (direct|vectors)-\dx\d \(fixed table\)\n {4}0 /,
@@ -68,7 +68,7 @@ test('debug=5 names an op whose values are not those of its reference, or not nu
   const program = await make()
   vi.spyOn(matmulOp, 'reference').mockReturnValue([new Float64Array(192).fill(1e3)])
   await program.run({ ...inputs, a: inputs.a.with(3, Number.NaN) })
-  const wrong = told.filter((text) => text.includes(', output 0: '))
+  const wrong = received.filter((text) => text.includes(', output 0: '))
   expect(wrong[0]).toMatch(
     /op 1 of \d, matmul\(f32\[12, 20\].*\[0\] is NaN, the reference has 1000; 192 of 192/,
   )

@@ -38,14 +38,14 @@ async function endsOf(brightness: readonly number[], lr: number) {
   })
   return Promise.all(
     (await ringOf(brightness.length)).map(async (group, rank) => {
-      const told: number[] = []
+      const received: number[] = []
       const trainer = new Trainer({
         task,
         runtime,
         group,
         config,
         baseUrl: `https://data.example/bytes-${brightness[rank]}/`,
-        onEvent: (event) => event.event === 'step' && told.push(event.step),
+        onEvent: (event) => event.event === 'step' && received.push(event.step),
       })
       const reason = await trainer.run().then(
         () => 'it went on to the end',
@@ -53,7 +53,7 @@ async function endsOf(brightness: readonly number[], lr: number) {
       )
       trainer.destroy()
       group.destroy()
-      return { reason, told }
+      return { reason, received }
     }),
   )
 }
@@ -62,14 +62,14 @@ test('steps are left out for one rank, and the third in a row ends the run with 
   // After one step at this rate, white images overflow in the second layer, black ones do not: only biases reach it.
   const ends = await endsOf([0, 0, 255], 2e19)
   expect(ends).toHaveLength(3)
-  for (const { reason, told } of ends) {
+  for (const { reason, received } of ends) {
     expect(reason).toMatchObject({
       code: 'train.nan',
       message: expect.stringMatching(
         /^step 4: rank 2: \w+\(f32\[4, 256\], [^)]*\): the result is not finite, .*learning rate.* The gradients of rank 2 were not finite in 3 steps in a row\.$/,
       ),
     })
-    expect(told).toEqual([1])
+    expect(received).toEqual([1])
   }
 })
 

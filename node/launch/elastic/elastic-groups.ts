@@ -16,9 +16,9 @@ export interface Member {
 
 export interface ElasticGroupsOptions<Tab> {
   /** Tabs with which the run begins. */
-  readonly most: number
+  readonly max: number
   /** Fewest ranks of a later group. */
-  readonly least: number
+  readonly min: number
   /** Number of the next group; each call gives a higher one. */
   readonly nextNumber: () => number
   /** How long the others may take to ask for the next group once one has left the current one. units: ms. */
@@ -38,7 +38,7 @@ interface State {
   rank: number | null
   /** It trains in the current group. */
   isIn: boolean
-  told: 'nothing' | GroupEnds['kind']
+  notified: 'nothing' | GroupEnds['kind']
   answer?: (place: Place) => void
 }
 
@@ -46,7 +46,7 @@ interface State {
  * Decides who is in which group of an elastic run. Each tab asks for its next group when its current one has ended for it; the group forms when
  * no tab is left in the current one and enough have asked.
  *
- *   GATHERING -`most` have asked-> GROUP 0 --a tab is lost, or leaves--> the others hear that it ends, and ask --> GROUP 1
+ *   GATHERING -`max` have asked-> GROUP 0 --a tab is lost, or leaves--> the others hear that it ends, and ask --> GROUP 1
  *                                          --a new tab asks-----------> the others hear it, and end their group at their next commit
  *
  * It knows no pages, and no time but the answers' limit: `tell` sends, the methods receive.
@@ -95,7 +95,7 @@ export class ElasticGroups<Tab extends Member> {
   }
 
   opened(tab: Tab): void {
-    this.#tabs.set(tab, { rank: null, isIn: false, told: 'nothing' })
+    this.#tabs.set(tab, { rank: null, isIn: false, notified: 'nothing' })
   }
 
   /** Resolves with the tab's place in the next group; never for a tab that is lost first. */
@@ -107,7 +107,7 @@ export class ElasticGroups<Tab extends Member> {
       if (state.isIn) {
         state.isIn = false
         this.#startTimer()
-        if (state.told === 'nothing')
+        if (state.notified === 'nothing')
           this.#end ??= { kind: 'left', why: `rank ${state.rank} has left the group` }
       }
       this.#settle()
@@ -168,17 +168,17 @@ export class ElasticGroups<Tab extends Member> {
 
   /** How many ranks the next group needs. After the end of one rank the others need only theirs. */
   get needed(): number {
-    const { most, least } = this.#options
-    if (!this.#hasBegun) return most
-    return this.#hasEndedWell ? 1 : least
+    const { max, min } = this.#options
+    if (!this.#hasBegun) return max
+    return this.#hasEndedWell ? 1 : min
   }
 
   #tell(inside: readonly [Tab, State][], words: GroupEnds): void {
     for (const [tab, state] of inside) {
       const isNews =
-        state.told === 'nothing' || (state.told === 'planned' && words.kind !== 'planned')
+        state.notified === 'nothing' || (state.notified === 'planned' && words.kind !== 'planned')
       if (!isNews) continue
-      state.told = words.kind
+      state.notified = words.kind
       tab.tell(words)
     }
   }
@@ -198,7 +198,7 @@ export class ElasticGroups<Tab extends Member> {
     this.#options.onFormed(places[0], tabs, others)
     for (const [rank, [, state]] of ordered.entries()) {
       const { answer } = state
-      Object.assign(state, { rank, isIn: true, told: 'nothing', answer: undefined })
+      Object.assign(state, { rank, isIn: true, notified: 'nothing', answer: undefined })
       answer?.(places[rank])
     }
     this.#hasBegun = true

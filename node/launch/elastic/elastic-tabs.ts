@@ -1,6 +1,6 @@
 import { groupVariables } from '../../../src/distributed/launcher/next-group.ts'
 import type { InjectedEnvironment } from '../../../src/util/injected.ts'
-import { LeastRanks } from '../../least-ranks.ts'
+import { MinRanks } from '../../least-ranks.ts'
 import type { RankRange } from '../../rank-range.ts'
 import { codeFailsAgain, type Restarts } from '../../restarts.ts'
 import { openTabs, type TabFailure, type TabRun, type TabsOptions } from '../tabs.ts'
@@ -29,16 +29,16 @@ export interface ElasticTabsOptions
  */
 export async function runElasticTabs(options: ElasticTabsOptions): Promise<void> {
   const { range, restarts, joinTimeoutMs, environmentOf, nextNumber, log, onFailure } = options
-  const { least, most } = range
-  const { variables, args } = environmentOf({ group: 0, rank: 0, worldSize: most })
+  const { min, max } = range
+  const { variables, args } = environmentOf({ group: 0, rank: 0, worldSize: max })
   const early = Object.entries(variables).filter(([name]) => !groupVariables.has(name))
   const tabOf = (rank: number) => ({
     rank,
     environment: { variables: Object.fromEntries(early), args },
   })
   const groups = new ElasticGroups<TabRun>({
-    least,
-    most,
+    min,
+    max,
     nextNumber,
     answerMs,
     onFormed: ({ worldSize }, tabs, others) => {
@@ -68,8 +68,8 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
   }
   const endBy = (error: Error & { code?: string }) =>
     fail({ rank: null, code: error.code ?? '', text: error.message })
-  const leastRanks = new LeastRanks({
-    least,
+  const minRanks = new MinRanks({
+    min,
     waitMs: joinTimeoutMs,
     waitFlag: '--rdzv-conf join_timeout',
     onNotice: log,
@@ -80,22 +80,22 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
       fail({
         rank: null,
         code: 'peer.timeout',
-        text: `launcher: ${groups.count} tabs are open, but not all ${most} have called runElastic within ${joinTimeoutMs / 1000} s. Load less before it, or raise --rdzv-conf join_timeout.`,
+        text: `launcher: ${groups.count} tabs are open, but not all ${max} have called runElastic within ${joinTimeoutMs / 1000} s. Load less before it, or raise --rdzv-conf join_timeout.`,
       }),
     joinTimeoutMs,
   )
   const end = () => {
     clearTimeout(late)
-    leastRanks.stop()
+    minRanks.stop()
     groups.stop()
   }
   const countRanks = () => {
     if (groups.hasBegun && !groups.hasEndedWell)
-      leastRanks.count(groups.ranks, groups.count - groups.ranks)
+      minRanks.count(groups.ranks, groups.count - groups.ranks)
   }
   const endTab = (tab: TabRun) => {
     groups.ended(tab)
-    if (groups.hasEndedWell) leastRanks.stop()
+    if (groups.hasEndedWell) minRanks.stop()
   }
   const lose = (failure: TabFailure, tab: TabRun) => {
     const { rank, code, text } = failure
@@ -129,7 +129,7 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
       return environmentOf(await asked).variables
     },
   })
-  for (let rank = 0; rank < most; rank++) groups.opened(open.open(tabOf(rank)))
+  for (let rank = 0; rank < max; rank++) groups.opened(open.open(tabOf(rank)))
   try {
     await open.ended
   } finally {

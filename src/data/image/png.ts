@@ -17,7 +17,7 @@ export const isPng = (bytes: Uint8Array): boolean =>
 const maxPixels = 2 ** 27
 
 /** Deflate makes no more of a byte. */
-const mostUnpacked = 1032
+const maxUnpacked = 1032
 /** Of packed pixels: more are unpacked once before, to see how many there are. */
 const fewPackedBytes = 64 * 1024
 /** Some programs write a little more than the pixels. */
@@ -143,7 +143,7 @@ export function decodePng(bytes: Uint8Array<ArrayBuffer>, name: string): PixelIm
   const refuse = (what: string, cause?: unknown) => refusal(bytes, name, what, cause)
   const { width, height } = checkSize(bytes, name)
   const packed = packedPixels(bytes).reduce((sum, { length }) => sum + length, 0)
-  if (packed * mostUnpacked < unpackedBytes(bytes))
+  if (packed * maxUnpacked < unpackedBytes(bytes))
     throw refuse(`does not decode (too little data for ${width} x ${height} pixels)`)
   try {
     const image = decode(withoutExtras(bytes), { checkCrc: true })

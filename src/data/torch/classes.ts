@@ -6,13 +6,13 @@ import { dtypes, isSize, isStorage, type Storage, storageTypes, viewOf } from '.
  * Classes and functions whose calls are read: those that tensors and containers are made of. The storages that are asked for join
  * `storages`.
  *
- * `most`: what calls may copy, in characters and pairs. A pickle can give one text to many calls.
+ * `max`: what calls may copy, in characters and pairs. A pickle can give one text to many calls.
  */
-export function torchClasses(most: number, storages: Map<string, Storage>): Outside {
+export function torchClasses(max: number, storages: Map<string, Storage>): Outside {
   let copied = 0
   const spend = (count: number) => {
     copied += count
-    if (copied > most) throw new Unfit('texts and pairs that are not copied again and again')
+    if (copied > max) throw new Unfit('texts and pairs that are not copied again and again')
   }
   const copying: Calls = {
     '_codecs.encode': ([text]) => {

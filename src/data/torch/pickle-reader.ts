@@ -51,11 +51,11 @@ export interface Unpickled {
 }
 
 /** A pickle of a byte a value would fill memory otherwise. */
-const mostValues = 2 ** 22
+const maxValues = 2 ** 22
 /** units: bytes. */
-const mostIntBytes = 1024
+const maxIntBytes = 1024
 /** units: characters. */
-const mostNameChars = 1000
+const maxNameChars = 1000
 
 /**
  * Returns the value of the pickle that begins at byte `begin`; `where` names the file in errors.
@@ -186,8 +186,8 @@ class Machine {
   }
 
   push(value: unknown): void {
-    if (++this.#values > mostValues)
-      throw this.malformed(`at most ${mostValues} values in a pickle`, 'more')
+    if (++this.#values > maxValues)
+      throw this.malformed(`at most ${maxValues} values in a pickle`, 'more')
     this.#stack.push(value)
   }
 
@@ -236,7 +236,7 @@ class Machine {
   }
 
   find([module, name]: readonly unknown[]): void {
-    const isName = (text: unknown) => typeof text === 'string' && text.length <= mostNameChars
+    const isName = (text: unknown) => typeof text === 'string' && text.length <= maxNameChars
     if (!isName(module) || !isName(name))
       throw this.malformed('the name of a class as two short texts', 'other values')
     this.push(this.#ask(() => this.#outside.find(`${module}.${name}`)))
@@ -307,8 +307,8 @@ class Machine {
 
   /** Two's complement, little-endian; a number where it is exact. */
   long(length: number): number | bigint {
-    if (length > mostIntBytes)
-      throw this.malformed(`whole numbers of at most ${mostIntBytes} bytes`, `${length} bytes`)
+    if (length > maxIntBytes)
+      throw this.malformed(`whole numbers of at most ${maxIntBytes} bytes`, `${length} bytes`)
     const digits = [...this.take(length)]
       .reverse()
       .map((byte) => byte.toString(16).padStart(2, '0'))

@@ -24,9 +24,9 @@ export type TorchValue =
   | { readonly [key: string]: TorchValue }
 
 /** Levels of a value. A deeper one would end the stack of who reads it. */
-export const mostDepth = 100
+export const maxDepth = 100
 /** Tensors may share their bytes or repeat them, but not without end. */
-const mostTimes = 16
+const maxTimes = 16
 const spareBytes = 2 ** 24
 
 /**
@@ -77,8 +77,8 @@ class ValueReader {
   convert(given: unknown, path: readonly string[]): TorchValue {
     const value = plainOf(given)
     if (typeof value !== 'object' || value === null) return value as TorchValue
-    if (path.length > mostDepth)
-      throw this.#malformed('', `at most ${mostDepth} levels`, 'more, or an object in itself')
+    if (path.length > maxDepth)
+      throw this.#malformed('', `at most ${maxDepth} levels`, 'more, or an object in itself')
     const seen = this.#seen.get(given)
     if (seen !== undefined) return seen
     const made = this.#make(value, path)
@@ -133,11 +133,11 @@ class ValueReader {
       (sum, { tensor }) => sum + tensor.length * tensor.itemBytes,
       0,
     )
-    const most = mostTimes * this.#file.sizeBytes + spareBytes
-    if (!(total <= most))
+    const max = maxTimes * this.#file.sizeBytes + spareBytes
+    if (!(total <= max))
       throw this.#malformed(
         '',
-        `tensors of at most ${most} bytes in a file of ${this.#file.sizeBytes}`,
+        `tensors of at most ${max} bytes in a file of ${this.#file.sizeBytes}`,
         `${total}`,
       )
     const byStorage = new Map<unknown, Unread[]>()

@@ -83,11 +83,11 @@ export class StoredTensor {
   }
 }
 
-const mostDims = 64
+const maxDims = 64
 export const isSize = (value: unknown): value is number =>
   Number.isSafeInteger(value) && Number(value) >= 0
 export const isSizes = (value: unknown): value is number[] =>
-  Array.isArray(value) && value.length <= mostDims && value.every(isSize)
+  Array.isArray(value) && value.length <= maxDims && value.every(isSize)
 
 /** Returns a view of a storage. errors: `Unfit` for one that is not within it. */
 export function viewOf(

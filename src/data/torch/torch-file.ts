@@ -36,7 +36,7 @@ const legacyVersion = 1001
 /** How pickles of protocols 2 to 5 begin. */
 const protocolMark = 0x80
 /** What a value without its tensors may take. units: bytes. */
-const mostPickleBytes = 2 ** 26
+const maxPickleBytes = 2 ** 26
 /** As much as most of them take. units: bytes. */
 const firstBytes = 2 ** 20
 
@@ -91,7 +91,7 @@ async function openArchive(file: OpenFile, name: string): Promise<TorchFile> {
       'a program of torch.jit.save',
       'Load it with torch.jit.load, and save its state_dict() with torch.save.',
     )
-  const read = async (entry: string, sizeBytes?: number, most = Number.POSITIVE_INFINITY) => {
+  const read = async (entry: string, sizeBytes?: number, max = Number.POSITIVE_INFINITY) => {
     const { sizeBytes: actual = 0, isDeflated = false } = archive.entries.get(entry) ?? {}
     const where = `${name}, entry "${clipped(entry)}"`
     // A few bytes of them may be made to fill memory, and torch.save writes none.
@@ -102,13 +102,13 @@ async function openArchive(file: OpenFile, name: string): Promise<TorchFile> {
         'deflated ones',
         'Unpack it, and zip it with `zip -0`.',
       )
-    if (actual > most) throw malformed(where, `at most ${most} bytes`, `${actual}`)
+    if (actual > max) throw malformed(where, `at most ${max} bytes`, `${actual}`)
     const bytes = await archive.read(entry)
     if (sizeBytes !== undefined && bytes.length !== sizeBytes)
       throw malformed(where, `${sizeBytes} bytes`, `${bytes.length}`)
     return bytes
   }
-  const bytes = await read(pickle, undefined, mostPickleBytes)
+  const bytes = await read(pickle, undefined, maxPickleBytes)
   const order = `${root}byteorder`
   const byteOrder = archive.entries.has(order)
     ? new TextDecoder().decode(await read(order, undefined, firstBytes)).trim()
@@ -162,12 +162,12 @@ async function openLegacy(file: OpenFile, name: string): Promise<TorchFile> {
 
 /** Nothing says how long the pickles are: more is read where they turn out longer. */
 async function readPickles(file: OpenFile, name: string) {
-  for (let most = firstBytes; ; most *= 4) {
-    const bytes = await file.read(0, Math.min(most, mostPickleBytes))
+  for (let max = firstBytes; ; max *= 4) {
+    const bytes = await file.read(0, Math.min(max, maxPickleBytes))
     try {
       return parsePickles(bytes, name)
     } catch (thrown) {
-      if (bytes.length === file.sizeBytes || bytes.length === mostPickleBytes) throw thrown
+      if (bytes.length === file.sizeBytes || bytes.length === maxPickleBytes) throw thrown
     }
   }
 }

@@ -3,7 +3,7 @@ import { DataError } from '../../util/errors.ts'
 import { isDetached, isRecord, quoted } from '../../util/kind-of.ts'
 import { elementArrays, type SafetensorsDtype } from '../elements.ts'
 import { writeZip } from '../zip.ts'
-import { mostDepth, type TorchValue } from './read-torch.ts'
+import { maxDepth, type TorchValue } from './read-torch.ts'
 import { isSizes, storageTypes, stridesOf } from './tensors.ts'
 
 /**
@@ -72,8 +72,8 @@ class Pickle {
   }
 
   put(value: unknown, path: readonly string[]): void {
-    if (path.length > mostDepth)
-      throw refuse([], `at most ${mostDepth} levels`, 'more, or an object in itself')
+    if (path.length > maxDepth)
+      throw refuse([], `at most ${maxDepth} levels`, 'more, or an object in itself')
     if (value === null) this.#op('N')
     else if (typeof value === 'boolean') this.#op(value ? '\x88' : '\x89')
     else if (typeof value === 'string') this.#text(value, path)

@@ -31,7 +31,7 @@ const randomSchema = v.object({
   nextStep: v.optional(whole, 0),
 })
 /** Whether a rank may say that of its random state. */
-export const isRngState = (told: unknown): told is RngState => v.is(randomSchema, told)
+export const isRngState = (received: unknown): received is RngState => v.is(randomSchema, received)
 
 /** What a file says of itself, under `ownKey`. */
 const ownSchema = v.object({

@@ -8,7 +8,7 @@ import { broadcastBytes } from '../../peer/group/broadcast-bytes.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { clippedMessage } from '../../util/clipped.ts'
-import { isToldError, type ToldError } from '../../util/error-codes.ts'
+import { type ErrorRecord, isErrorRecord } from '../../util/error-codes.ts'
 import { DataError, messageOf, TabringError } from '../../util/errors.ts'
 import { isRecord, isText } from '../../util/kind-of.ts'
 import {
@@ -60,7 +60,7 @@ export const fileDeadlineMs = 600_000
 /** A file travels in pieces of this size, so that nobody makes room for what does not come. units: bytes. */
 const pieceBytes = 2 ** 26
 /** No file is larger. units: bytes. */
-export const mostFileBytes = 2 ** 32
+export const maxFileBytes = 2 ** 32
 
 /**
  * Saves `state` and the random state as a new .safetensors file in a folder, and returns the name of the file once it is written. `state` holds
@@ -173,7 +173,8 @@ export async function readTogether(
 }
 
 /** Whether a rank may say that of what it has read; empty for no file. */
-const isSize = (told: string): boolean => /^\d{0,10}$/.test(told) && Number(told) <= mostFileBytes
+const isSize = (received: string): boolean =>
+  /^\d{0,10}$/.test(received) && Number(received) <= maxFileBytes
 
 /**
  * Returns what `work` gives on each rank, when it has ended on all; an error of one rank is thrown on all. `isDone`: whether `work` can give that.
@@ -183,7 +184,7 @@ const isSize = (told: string): boolean => /^\d{0,10}$/.test(told) && Number(told
 async function together(
   group: CollectiveGroup | undefined,
   work: () => Promise<string>,
-  isDone: (told: string) => boolean = () => true,
+  isDone: (received: string) => boolean = () => true,
 ): Promise<string[]> {
   if (!group || group.size === 1) return [await ended(work)]
   let failure: TabringError | undefined
@@ -195,9 +196,10 @@ async function together(
     },
   )
   const options = { deadlineMs: fileDeadlineMs }
-  const isTold = (told: unknown): told is Outcome =>
-    isToldError(told) || (isRecord(told) && isText(told.done) && isDone(told.done))
-  const all = await gatherJson('the checkpoint', group, own, isTold, options)
+  const isReport = (received: unknown): received is Outcome =>
+    isErrorRecord(received) ||
+    (isRecord(received) && isText(received.done) && isDone(received.done))
+  const all = await gatherJson('the checkpoint', group, own, isReport, options)
   return all.map((other, rank) => {
     if ('done' in other) return other.done
     if (rank === group.rank) throw failure
@@ -220,7 +222,7 @@ async function ended(work: () => Promise<string>): Promise<string> {
 }
 
 /** What a rank tells the others of its work. */
-type Outcome = { readonly done: string } | ToldError
+type Outcome = { readonly done: string } | ErrorRecord
 
 /** The folder that is given, else the launcher's, else a private one. errors: a TypeError for what is no folder; `file.unwritable`. */
 async function folderOf(where: string, { folder }: CheckpointOptions): Promise<FileFolder> {

@@ -44,11 +44,11 @@ export async function broadcastModel(
 ): Promise<void> {
   if (group.size === 1) return
   const own = tensors.map(({ name, dtype, shape }) => `"${name}" ${dtype}${formatShape(shape)}`)
-  const told = await gatherJson(where, group, own, isTexts)
-  const difference = firstDifference(told, 'nothing', group.ranks)
+  const received = await gatherJson(where, group, own, isTexts)
+  const difference = firstDifference(received, 'nothing', group.ranks)
   if (!difference) return broadcastTensors(group, tensors, { label: where })
   throw new PeerError(
     'peer.mismatch',
-    `${where}: ranks have different models: ${difference.told}. Create the same model on all ranks.`,
+    `${where}: ranks have different models: ${difference.text}. Create the same model on all ranks.`,
   )
 }

@@ -17,8 +17,8 @@ export function bucketCapMbFor({ bytesPerMs }: Pick<LinkMeasurement, 'bytesPerMs
 }
 
 /** The most that the first bucket has by default: PyTorch's. units: bytes. */
-export const mostFirstBytes = 2 ** 20
+export const maxFirstBytes = 2 ** 20
 
 /** The size of the first bucket where that of the others was measured: small, so that it leaves while little of backward has run. */
 export const firstBucketBytesFor = (capBytes: number): number =>
-  Math.min(mostFirstBytes, capBytes / 4)
+  Math.min(maxFirstBytes, capBytes / 4)

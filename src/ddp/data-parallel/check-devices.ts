@@ -67,15 +67,15 @@ export function checkDevices(
     return
   }
   const target = placedDevice(ids[0])
-  const told = formatDevice(target)
+  const named = formatDevice(target)
   if (target.type !== 'webgpu')
-    refuse('a WebGPU device in deviceIds', told, 'Omit deviceIds for a module on the CPU.')
+    refuse('a WebGPU device in deviceIds', named, 'Omit deviceIds for a module on the CPU.')
   for (const [key, parameter] of module.namedParameters()) {
     const { device: own } = parameter
     if (!own) void parameter.moveToDevice(target)
     else if (!sameDevice(own, target))
       refuse(
-        `the module's parameters on ${told}, as in deviceIds`,
+        `the module's parameters on ${named}, as in deviceIds`,
         `parameter "${key}" on ${formatDevice(own)}`,
         `Each tab numbers its own devices from 0, whatever its rank, so deviceIds is usually [0]: pass that, omit it, or move the module with to(${target.index}).`,
       )
@@ -84,7 +84,7 @@ export function checkDevices(
   const output = placedDevice(outputDevice)
   if (!sameDevice(output, target))
     refuse(
-      `outputDevice to be ${told}, as in deviceIds`,
+      `outputDevice to be ${named}, as in deviceIds`,
       formatDevice(output),
       'Outputs are on the device of the program: omit outputDevice.',
     )

@@ -17,15 +17,17 @@ const describe = ([key, tensor]: NamedTensor): string =>
   `${tensor instanceof ModuleBuffer ? 'buffer' : 'parameter'} "${key}" ${tensor.dtype}${formatShape(tensor.shape)}`
 
 /** What a rank tells of the model that it wraps. */
-interface Told {
+interface Report {
   /** Settings, parameters and buffers. */
   readonly replica: readonly string[]
   /** Why it cannot be trained there. */
   readonly failure?: string
 }
 
-const isTold = (told: unknown): told is Told =>
-  isRecord(told) && isTexts(told.replica) && (told.failure === undefined || isText(told.failure))
+const isReport = (received: unknown): received is Report =>
+  isRecord(received) &&
+  isTexts(received.replica) &&
+  (received.failure === undefined || isText(received.failure))
 
 /**
  * Compares the ranks' settings, parameters and buffers: names, shapes, dtypes and their order.
@@ -40,11 +42,11 @@ export async function checkReplicas(
   options: CollectiveOptions,
   failure?: Error,
 ): Promise<void> {
-  const own: Told = {
+  const own: Report = {
     replica: [settings, ...tensors.map(describe)],
     ...(failure && { failure: failure.message }),
   }
-  const all = await gatherJson('DistributedDataParallel', group, own, isTold, options)
+  const all = await gatherJson('DistributedDataParallel', group, own, isReport, options)
   if (failure) throw failure
   const failed = all.flatMap(({ failure: text }, rank) =>
     text === undefined ? [] : [`rank ${group.ranks[rank]}: ${clippedMessage(text)}`],
@@ -55,12 +57,12 @@ export async function checkReplicas(
       `DistributedDataParallel: the module cannot be trained on ${failed.join('; on ')}`,
     )
   }
-  const told = all.map(({ replica }) => replica)
-  const difference = firstDifference(told, 'no further one')
+  const received = all.map(({ replica }) => replica)
+  const difference = firstDifference(received, 'no further one')
   if (!difference) return
   const isSettings = difference.at === 0
   throw new PeerError(
     'peer.mismatch',
-    `DistributedDataParallel: ranks disagree about ${isSettings ? 'options' : 'parameters and buffers, or their order'}: ${difference.told}. ${isSettings ? 'Pass the same options on all ranks.' : 'Build the same module on all ranks.'}`,
+    `DistributedDataParallel: ranks disagree about ${isSettings ? 'options' : 'parameters and buffers, or their order'}: ${difference.text}. ${isSettings ? 'Pass the same options on all ranks.' : 'Build the same module on all ranks.'}`,
   )
 }

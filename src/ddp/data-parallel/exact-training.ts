@@ -11,9 +11,9 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import { mustFit } from '../exact/check-supported.ts'
 import { evenWorkers } from '../exact/even-workers.ts'
 import type { ExactModel } from '../exact/exact-model.ts'
-import { mustFit } from '../exact/must-fit.ts'
 
 /** How a model trains with `exact`. */
 export interface ExactOptions {

@@ -1,27 +1,27 @@
 import {
+  areTexts,
   endedOrSoon,
   failureOf,
-  isToldTexts,
-  isToldToAll,
+  isOnAllRanks,
   listsOf,
-  type Told,
+  type Outcomes,
 } from '../../graph/plan/agreement.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
 import type { JointCompiling, StepLayout } from '../../graph/trace/exchange.ts'
 import type { Parameter } from '../../graph/trace/parameter.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
-import type { GroupMeetings } from '../../peer/group/group-meetings.ts'
+import type { GroupSyncPoints } from '../../peer/group/group-sync-points.ts'
 import { clippedMessage } from '../../util/clipped.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { firstDifference } from '../../util/first-difference.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import { setupKeys } from '../hooks/collective-keys.ts'
 import type { RobustAggregation } from '../hooks/robust-aggregation.ts'
-import { layoutIn, layoutText, meetingsText } from './told-layout.ts'
+import { layoutIn, layoutText, syncPointsText } from './layout-report.ts'
 
 /** With `robust`: how much larger than usual a rank's batch may be. */
-const mostTimesUsual = 16
+const maxTimesUsual = 16
 
 /** What compiling asks of the model's exchange. */
 interface Compiled {
@@ -37,10 +37,10 @@ export class RingCompiling implements JointCompiling<Parameter> {
   readonly #group: CollectiveGroup
   readonly #exchange: Compiled
   /** Smaller groups that meet in forward and backward. */
-  readonly #smaller: GroupMeetings
+  readonly #smaller: GroupSyncPoints
   #count = 0
 
-  constructor(group: CollectiveGroup, exchange: Compiled, smaller: GroupMeetings) {
+  constructor(group: CollectiveGroup, exchange: Compiled, smaller: GroupSyncPoints) {
     this.#group = group
     this.#exchange = exchange
     this.#smaller = smaller
@@ -58,38 +58,38 @@ export class RingCompiling implements JointCompiling<Parameter> {
   /** By these all gradients are weighed. errors: `peer.mismatch` for a rank whose batches are far larger than most. */
   #checkCounts(counts: readonly number[]): void {
     const usual = counts.toSorted((a, b) => a - b)[(counts.length - 1) >> 1]
-    const wrong = counts.findIndex((count) => count > mostTimesUsual * usual)
+    const wrong = counts.findIndex((count) => count > maxTimesUsual * usual)
     if (wrong < 0) return
     throw new PeerError(
       'peer.mismatch',
-      `compile: rank ${this.#group.ranks[wrong]} counts ${counts[wrong]} samples in a batch, over ${mostTimesUsual} times as many as most ranks, ${usual}. With aggregation or trust, use batches of about the same size.`,
+      `compile: rank ${this.#group.ranks[wrong]} counts ${counts[wrong]} samples in a batch, over ${maxTimesUsual} times as many as most ranks, ${usual}. With aggregation or trust, use batches of about the same size.`,
     )
   }
 
   async settleLayout({
     unused,
     buckets,
-    meetings,
+    syncPoints,
     samples,
     fixed,
   }: StepLayout): Promise<readonly number[]> {
     const { ranks } = this.#group
-    const among = meetings.map((number) =>
+    const among = syncPoints.map((number) =>
       number === 0 ? ranks : this.#smaller.groups[number - 1].ranks,
     )
     const weighed =
       samples === undefined ? 'equal gradient weights' : 'gradient weights by counted samples'
     const own = [
-      layoutText({ unused, meetings: among, samples: samples ?? 0, fixed }),
-      meetingsText(meetings.length),
+      layoutText({ unused, syncPoints: among, samples: samples ?? 0, fixed }),
+      syncPointsText(syncPoints.length),
       weighed,
       ...buckets,
     ]
-    const told = await this.#tellWhileCompiling(
+    const received = await this.#tellWhileCompiling(
       own,
       (texts) => layoutIn(texts, ranks) !== undefined,
     )
-    const parsed = told.map((texts) => layoutIn(texts, ranks)!)
+    const parsed = received.map((texts) => layoutIn(texts, ranks)!)
     const unusedOf = parsed.map((one) => one.unused)
     if (!this.#exchange.settings.findsUnused && unusedOf.some((names) => names.length > 0))
       throw unusedError(unusedOf)
@@ -100,16 +100,16 @@ export class RingCompiling implements JointCompiling<Parameter> {
     if (optimizers) {
       throw new PeerError(
         'peer.mismatch',
-        `compile: ranks disagree about the optimizer: ${optimizers.told}. Each rank updates a part of the weights for all ranks: create the same optimizer on all ranks.`,
+        `compile: ranks disagree about the optimizer: ${optimizers.text}. Each rank updates a part of the weights for all ranks: create the same optimizer on all ranks.`,
       )
     }
     const difference = firstDifference(
-      told.map(([, ...layout]) => layout),
+      received.map(([, ...layout]) => layout),
       'no further bucket',
     )
     if (!difference) {
-      checkMeetings(
-        parsed.map((one) => one.meetings),
+      checkSyncPoints(
+        parsed.map((one) => one.syncPoints),
         ranks,
       )
       const counts = parsed.map((one) => one.samples)
@@ -118,7 +118,7 @@ export class RingCompiling implements JointCompiling<Parameter> {
     }
     throw new PeerError(
       'peer.mismatch',
-      `compile: ranks disagree about the step: ${difference.told}. Compile the same function on all ranks, in the same order.`,
+      `compile: ranks disagree about the step: ${difference.text}. Compile the same function on all ranks, in the same order.`,
     )
   }
 
@@ -132,7 +132,7 @@ export class RingCompiling implements JointCompiling<Parameter> {
   }
 
   async tellFailure(error: unknown): Promise<void> {
-    if (this.#group.size === 1 || isToldToAll(error)) return
+    if (this.#group.size === 1 || isOnAllRanks(error)) return
     await endedOrSoon(
       this.#tellWhileCompiling(failureOf(error), () => true),
       this.#group.env,
@@ -141,11 +141,11 @@ export class RingCompiling implements JointCompiling<Parameter> {
 
   /** What each rank tells of the step that it compiles, in rank order. `areRight`: whether a rank may say that. errors: those of `listsOf`; the group's. */
   async #tellWhileCompiling(
-    own: Told,
+    own: Outcomes,
     areRight: (texts: readonly string[]) => boolean,
   ): Promise<readonly (readonly string[])[]> {
-    const isRight = (told: unknown): told is Told =>
-      isToldTexts(told) && ('failure' in told || areRight(told))
+    const isRight = (received: unknown): received is Outcomes =>
+      areTexts(received) && ('failure' in received || areRight(received))
     const [key] = setupKeys(this.#group, 2)
     await this.#exchange.ready
     const all =
@@ -155,7 +155,7 @@ export class RingCompiling implements JointCompiling<Parameter> {
 }
 
 /** errors: `peer.mismatch` where a rank meets others that do not meet it. `lists`: by rank and meeting, the ranks that it meets. */
-function checkMeetings(
+function checkSyncPoints(
   lists: readonly (readonly (readonly number[])[])[],
   ranks: readonly number[],
 ): void {
@@ -174,12 +174,12 @@ function checkMeetings(
 
 function unusedError(unusedOf: readonly (readonly string[])[]): TabringError {
   const names = [...new Set(unusedOf.flat())]
-  const told = names.map((name) => {
+  const received = names.map((name) => {
     const ranks = unusedOf.flatMap((own, rank) => (own.includes(name) ? [rank] : []))
     return `"${name}" on ${formatRanks(ranks)}`
   })
   return new TabringError(
     'graph.misuse',
-    `DistributedDataParallel: every parameter that requires a gradient must get one, but there is none for ${clippedMessage(told.join(', '))}. Use them in the loss, freeze them with requiresGrad_(false), or wrap the model with findUnusedParameters: true.`,
+    `DistributedDataParallel: every parameter that requires a gradient must get one, but there is none for ${clippedMessage(received.join(', '))}. Use them in the loss, freeze them with requiresGrad_(false), or wrap the model with findUnusedParameters: true.`,
   )
 }

@@ -3,8 +3,8 @@ import type { Bucket } from '../../graph/trace/bucket.ts'
 import type {
   BucketPlace,
   GradientExchange,
-  MeetingPlace,
   RankGroup,
+  SyncPointPlace,
   UnevenInputs,
 } from '../../graph/trace/exchange.ts'
 import type { Parameter } from '../../graph/trace/parameter.ts'
@@ -13,7 +13,7 @@ import { chunkRange } from '../../peer/algorithms/plan.ts'
 import type { CollectiveOptions } from '../../peer/collective/collectives.ts'
 import { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
-import { GroupMeetings, meetIn } from '../../peer/group/group-meetings.ts'
+import { GroupSyncPoints, syncIn } from '../../peer/group/group-sync-points.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { isText } from '../../util/kind-of.ts'
 import { keys } from '../hooks/collective-keys.ts'
@@ -50,7 +50,7 @@ export class RingExchange implements GradientExchange {
   /** Of the step under way. */
   #sequence = 0
   /** Smaller groups that meet in forward and backward. */
-  readonly #smaller = new GroupMeetings()
+  readonly #smaller = new GroupSyncPoints()
 
   constructor(group: CollectiveGroup, parameters: readonly Parameter[], options: RingOptions) {
     this.rank = group.rank
@@ -133,25 +133,30 @@ export class RingExchange implements GradientExchange {
     return this.#smaller.numberOf(group)
   }
 
-  expectMeetings(groups: readonly number[]): void {
-    this.#smaller.expectMeetings(groups)
+  expectSyncPoints(groups: readonly number[]): void {
+    this.#smaller.expectSyncPoints(groups)
   }
 
-  meet(
+  syncRanks(
     index: number,
     values: Float32Array<ArrayBuffer>,
-    place: MeetingPlace,
+    place: SyncPointPlace,
     onstarted?: () => void,
   ): Promise<Float32Array<ArrayBuffer>> {
     if (place.group > 0) {
-      const met = this.#smaller.meet(index, values, place, onstarted, {
+      const met = this.#smaller.syncRanks(index, values, place, onstarted, {
         choice: this.settings.choice,
       })
       // The step fails, and all ranks of the model wait for it.
       met.catch((error) => error instanceof PeerError && this.#group.abort(error))
       return met
     }
-    return meetIn(this.#group, values, place.meeting, this.#key(keys.meetings + index, onstarted))
+    return syncIn(
+      this.#group,
+      values,
+      place.syncPoint,
+      this.#key(keys.syncPoints + index, onstarted),
+    )
   }
 
   broadcastBuffers(words: Float32Array<ArrayBuffer>, onstarted?: () => void): Promise<void> {

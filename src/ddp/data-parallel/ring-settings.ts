@@ -1,7 +1,7 @@
 import { type ExchangeSettings, Unsettled } from '../../graph/trace/exchange.ts'
 import type { AlgorithmChoice } from '../../peer/algorithms/algorithm-choice.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
-import { firstBucketBytesFor, mostFirstBytes } from './bucket-size.ts'
+import { firstBucketBytesFor, maxFirstBytes } from './bucket-size.ts'
 
 /** Up to which size sums go inside machines first, and which machine each rank counts to; 0 and none for sums over all ranks alone. */
 export interface OrderOfSums {
@@ -55,7 +55,7 @@ export class RingSettings implements ExchangeSettings {
   /** For the first bucket, whatever that for the others is: as chosen, else PyTorch's, or by the measured size of the others. units: bytes. */
   get firstCap(): number {
     if (this.firstCapBytes !== undefined) return this.firstCapBytes
-    return this.isCapGiven ? mostFirstBytes : firstBucketBytesFor(this.bucketCapBytes)
+    return this.isCapGiven ? maxFirstBytes : firstBucketBytesFor(this.bucketCapBytes)
   }
 
   /** Whose gradients are added first, which decides the bits of sums. */

@@ -37,7 +37,7 @@ export type ElasticOptions = Pick<
 >
 
 /** A rank whose group fails as often in a row, without a new commit and without a lost rank, gives up. */
-const mostStrikes = 3
+const maxRepeatedFaults = 3
 
 /** A rank may evaluate or save at the end of its function while the others wait for it. units: ms. */
 const endDeadlineMs = 600_000
@@ -62,16 +62,16 @@ export async function runElastic(
   const memory = new RunMemory()
   const random = getRngState()
   const layers = randomLayers()
-  let strikes = 0
+  let failures = 0
   for (;;) {
     const ended = new AbortController()
     /** Why the group ends, as the launcher says. */
     let words: GroupEnds | undefined
     let isPlanned = false
-    await launcher?.nextGroup((told) => {
-      words = told
-      if (told.kind === 'planned') return
-      const error = new PeerError('peer.lost', `runElastic: ${told.why}`)
+    await launcher?.nextGroup((received) => {
+      words = received
+      if (received.kind === 'planned') return
+      const error = new PeerError('peer.lost', `runElastic: ${received.why}`)
       ended.abort(error)
       defaultGroup()?.abort(error)
     })
@@ -89,7 +89,7 @@ export async function runElastic(
         commit: async (state) => {
           const committed = await memory.commit(group, state, words !== undefined)
           isPlanned = committed.isEnding
-          if (committed.isNew) strikes = 0
+          if (committed.isNew) failures = 0
           if (isPlanned)
             throw new PeerError('peer.lost', 'commit: the group ends here, since ranks join.')
         },
@@ -103,7 +103,7 @@ export async function runElastic(
       return
     } catch (thrown) {
       if (!launcher || !(isPlanned || ended.signal.aborted || isOfGroup(thrown))) throw thrown
-      if (!isPlanned && words?.kind !== 'lost' && ++strikes >= mostStrikes) throw thrown
+      if (!isPlanned && words?.kind !== 'lost' && ++failures >= maxRepeatedFaults) throw thrown
       tell(1, 'elastic', () => `the group has ended: ${String(thrown)}`)
       if (!isPlanned) defaultGroup()?.destroy('its group has ended')
       await destroyProcessGroup()

@@ -5,7 +5,7 @@ import { gatherJson } from '../../peer/group/gather-json.ts'
 import { DataError } from '../../util/errors.ts'
 import { isRecord } from '../../util/kind-of.ts'
 import { sameBytes } from '../../util/same-bytes.ts'
-import { fileDeadlineMs, mostFileBytes, readTogether } from '../checkpoint/checkpoint.ts'
+import { fileDeadlineMs, maxFileBytes, readTogether } from '../checkpoint/checkpoint.ts'
 import {
   type CheckpointState,
   isRngState,
@@ -14,18 +14,18 @@ import {
   unpackAt,
 } from '../checkpoint/checkpoint-file.ts'
 
-interface Told {
+interface Report {
   readonly random: RngState
   readonly isEnding: boolean
 }
 
-const isTold = (told: unknown): told is Told =>
-  isRecord(told) && typeof told.isEnding === 'boolean' && isRngState(told.random)
+const isReport = (received: unknown): received is Report =>
+  isRecord(received) && typeof received.isEnding === 'boolean' && isRngState(received.random)
 
 /** More commits than any run makes. */
-const mostCommits = 2 ** 40
-const isCommits = (told: unknown): told is number =>
-  Number.isSafeInteger(told) && Number(told) >= 0 && Number(told) <= mostCommits
+const maxCommits = 2 ** 40
+const isCommits = (received: unknown): received is number =>
+  Number.isSafeInteger(received) && Number(received) >= 0 && Number(received) <= maxCommits
 
 /** The newest state that this rank has committed or restored, as one file in its memory. */
 export class RunMemory {
@@ -43,18 +43,20 @@ export class RunMemory {
     isEnding: boolean,
   ): Promise<{ readonly isEnding: boolean; readonly isNew: boolean }> {
     const own = { random: getRngState(), isEnding }
-    const told = await gatherJson('the commit', group, own, isTold, { deadlineMs: fileDeadlineMs })
-    const randoms = told.map(({ random }) => random)
+    const received = await gatherJson('the commit', group, own, isReport, {
+      deadlineMs: fileDeadlineMs,
+    })
+    const randoms = received.map(({ random }) => random)
     const file = save(await readState(state, randoms))
-    if (file.length > mostFileBytes)
+    if (file.length > maxFileBytes)
       throw new DataError(
         'data.malformed',
-        `commit: the state has ${file.length} bytes, and can be restored up to ${mostFileBytes}. Commit less, or a smaller model.`,
+        `commit: the state has ${file.length} bytes, and can be restored up to ${maxFileBytes}. Commit less, or a smaller model.`,
       )
     const isNew = !this.#file || !sameBytes(this.#file, file)
     this.#file = file
     this.#commits++
-    return { isEnding: told.some((one) => one.isEnding), isNew }
+    return { isEnding: received.some((one) => one.isEnding), isNew }
   }
 
   /** Brings the newest commit of any rank to all, loads it into `parts`, and returns its plain values; undefined if there is none. */

@@ -213,7 +213,7 @@ function randomScalars(
 }
 
 /**
- * The rows that a run was given, filled up to whole virtual workers, and how many count. `most`: of this rank.
+ * The rows that a run was given, filled up to whole virtual workers, and how many count. `max`: of this rank.
  *
  * errors: `graph.misuse`.
  */
@@ -221,7 +221,7 @@ function takeRows(
   { prepared }: StepProgram,
   inputs: RunInputs,
   scalars: Readonly<Record<string, number>>,
-  most: number,
+  max: number,
 ): { readonly inputs: RunInputs; readonly count: number } {
   const rowsOfWorker = rowsIn(prepared.inputs)
   const misuse = (problem: string, remedy: string) =>
@@ -233,9 +233,9 @@ function takeRows(
     const data = given && 'data' in given ? given.data : given
     const elements = countElements(shape) / rowsOfWorker
     const own = ArrayBuffer.isView(data) ? (data as HostData).length / elements : Number.NaN
-    if (!Number.isInteger(own) || own > most || own !== (rows ?? own))
+    if (!Number.isInteger(own) || own > max || own !== (rows ?? own))
       throw misuse(
-        `input "${clipped(name)}" must be an array of ${rows ?? `at most ${most}`} rows of ${elements} elements, got ${ArrayBuffer.isView(data) ? `${(data as HostData).length} elements` : kindOf(given)}`,
+        `input "${clipped(name)}" must be an array of ${rows ?? `at most ${max}`} rows of ${elements} elements, got ${ArrayBuffer.isView(data) ? `${(data as HostData).length} elements` : kindOf(given)}`,
         'Give the rows start to end of ddp.exactShare(batchSize, samples), as an array; turn pinMemory off.',
       )
     rows = own

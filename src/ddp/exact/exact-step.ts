@@ -2,7 +2,7 @@ import { compile } from '../../graph/compile/compile.ts'
 import { memoryOf } from '../../graph/memory/memory-of.ts'
 import type { Pool, StoredData } from '../../graph/memory/pool.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
-import { noteToldToAll } from '../../graph/plan/agreement.ts'
+import { noteOnAllRanks } from '../../graph/plan/agreement.ts'
 import type { InputTypes, TracedFunction } from '../../graph/plan/prepare.ts'
 import {
   copyInputs,
@@ -38,11 +38,11 @@ import type { LossScale } from './loss-scale.ts'
 import { type ExactRanks, Replays } from './replays.ts'
 import { compareStates, hashOf } from './state-hashes.ts'
 import { stepLabel } from './step-label.ts'
-import { Tail, type Told, wholeUs } from './tail.ts'
+import { type Report, Tail, wholeUs } from './tail.ts'
 
 const usualBucketElements = 2 ** 18
 /** From the smallest exponent to the largest it takes fewer. */
-const mostAttempts = 20
+const maxAttempts = 20
 
 /** By which ranks know whether they compute the same bits: hashes of what the first virtual worker of an exact run's first step gets, and of what comes out. */
 export interface BitProof {
@@ -235,7 +235,7 @@ export class ExactStep implements StepProgram {
   async #run(inputs: RunInputs, scalars: Record<string, number>): Promise<RunOutputs> {
     const beganMs = performance.now()
     const { optimizer, lossScale } = this.#options
-    const { group, workers, onDealt } = this.#ranks
+    const { group, workers, onAssigned } = this.#ranks
     const flags = this.flags.own
     const values = await optimizer.read()
     const statistics = await this.#tail.readBuffers()
@@ -245,12 +245,12 @@ export class ExactStep implements StepProgram {
     const unscaled = optimizer.exponents ?? new Int32Array(blocks).fill(startExponent)
     const scale = lossScale?.exponent ?? 0
     let exponents = unscaled.map((exponent) => exponent + scale)
-    const { deal } = workers
+    const { assignment } = workers
     const hash = (words: Uint32Array) => optimizer.hash(words)
     const hashed = [...values, unscaled, ...statistics, ...this.#scaleState]
     const stateHash = formatHash(hashOf(hashed, hash))
-    const dealt = formatHash(hashOf([Int32Array.from(deal.counts)])).slice(0, 8)
-    const label = stepLabel(stateHash, dealt)
+    const assigned = formatHash(hashOf([Int32Array.from(assignment.counts)])).slice(0, 8)
+    const label = stepLabel(stateHash, assigned)
     const times = { ...noTimes }
     for (let attempt = 1; ; attempt++) {
       const { first, count } = workers
@@ -270,14 +270,14 @@ export class ExactStep implements StepProgram {
       await this.#sum(words, group, label)
       times.wire += performance.now() - sentMs
       const sums = words.subarray(0, this.#sums.elements)
-      const told = this.#tail.read(words.subarray(this.#sums.elements))
-      this.flags.sum = told.flags
-      this.#checkRows(told)
-      if (told.notFinite.length > 0) {
+      const received = this.#tail.read(words.subarray(this.#sums.elements))
+      this.flags.sum = received.flags
+      this.#checkRows(received)
+      if (received.notFinite.length > 0) {
         await this.#audit(exponents, { isForced: true })
-        const found = told.notFinite.map(
+        const found = received.notFinite.map(
           ({ worker, loss }) =>
-            `${loss} from virtual worker ${worker} (rank ${deal.rankOf(worker)})`,
+            `${loss} from virtual worker ${worker} (rank ${assignment.rankOf(worker)})`,
         )
         throw this.#nan(`expected finite losses, got ${found.join(', ')}`)
       }
@@ -286,24 +286,24 @@ export class ExactStep implements StepProgram {
       isMeasuring ||= attempt > 1 && marks.some(isUnfit)
       const judged = judge(marks, exponents, isMeasuring)
       const { areFinite } = judged
-      const isLast = !areFinite || (judged.isSaturated && attempt >= mostAttempts)
+      const isLast = !areFinite || (judged.isSaturated && attempt >= maxAttempts)
       const isLeftOut = isLast && Boolean(lossScale?.shrink())
       if (isLeftOut || (!judged.isSaturated && !isMeasuring)) {
         await this.#audit(exponents)
         const updateMs = performance.now()
         if (!isLeftOut) {
           optimizer.exponents = judged.exponents.map((exponent) => exponent - scale)
-          this.#update(sums, exponents, told.count * 2 ** scale)
+          this.#update(sums, exponents, received.count * 2 ** scale)
           lossScale?.keep()
         }
         this.#tail.assignBuffers()
         times.optimizer += performance.now() - updateMs
-        if (deal.take(told.tookUs)) onDealt?.(this.#stepsDone + 1)
+        if (assignment.take(received.tookUs)) onAssigned?.(this.#stepsDone + 1)
         this.times = times
         this.#stepsDone++
         this.#steps++
         const outputs: RunOutputs = Object.fromEntries(
-          Object.entries(told.outputs).map(([name, mean]) => [name, Float32Array.of(mean)]),
+          Object.entries(received.outputs).map(([name, mean]) => [name, Float32Array.of(mean)]),
         )
         noteTimes(outputs, { parts: times, beganMs, endedMs: performance.now(), stateHash })
         return outputs
@@ -315,11 +315,11 @@ export class ExactStep implements StepProgram {
         )!
         const found = await this.#unfitWorkers(inputs, scalars, place)
         const whose = found.map(
-          (worker) => `virtual worker ${worker} (rank ${deal.rankOf(worker)})`,
+          (worker) => `virtual worker ${worker} (rank ${assignment.rankOf(worker)})`,
         )
         const from = whose.length > 0 ? ` from ${whose.join(', ')}` : ''
         throw this.#nan(
-          `the gradient of "${place.parameter.name}"${from} is ${areFinite ? 'too large' : 'not finite'}, with a loss of ${told.outputs['loss']}`,
+          `the gradient of "${place.parameter.name}"${from} is ${areFinite ? 'too large' : 'not finite'}, with a loss of ${received.outputs['loss']}`,
         )
       }
       this.repeats++
@@ -344,7 +344,7 @@ export class ExactStep implements StepProgram {
     const first = startExponent + (lossScale?.exponent ?? 0)
     let exponents = new Int32Array(blockCount(places)).fill(first)
     let isMeasuring = true
-    for (let attempt = 1; attempt <= mostAttempts; attempt++) {
+    for (let attempt = 1; attempt <= maxAttempts; attempt++) {
       const work = { first: 0, count: 1, tail, words }
       // The newest counts: the first one has warmed up what it uses.
       this.proofUs = wholeUs(
@@ -375,7 +375,7 @@ export class ExactStep implements StepProgram {
     const audits = this.#audits
     if (!audits) return
     const { group, workers } = this.#ranks
-    const { deal } = workers
+    const { assignment } = workers
     const sums = this.#sums.elements
     const drawn = hashOf([this.#words.subarray(sums)])
     const seed = this.#draw.take(drawn) ?? (isForced ? drawn[1] : undefined)
@@ -394,8 +394,8 @@ export class ExactStep implements StepProgram {
       own: digest(this.#given),
       sum: digest(this.#words),
       again: async (rank) => {
-        const first = deal.firstOf(rank)
-        const count = deal.counts[rank]
+        const first = assignment.firstOf(rank)
+        const count = assignment.counts[rank]
         const { inputs, scalars } = audits.batchOf(this.#stepsDone, first, count)
         const work = { first, count, tail: this.#tail, words }
         await this.#replays.compute(inputs, scalars, exponents, { ...noTimes }, work)
@@ -443,25 +443,25 @@ export class ExactStep implements StepProgram {
   }
 
   #nan(problem: string): TabringError {
-    return toldToAll(
+    return onAllRanks(
       'train.nan',
       `step ${this.#stepsDone + 1}: ${problem}. Lower the learning rate, or check the data for values that are not numbers.`,
     )
   }
 
   /** errors: `graph.misuse` where others than the last virtual workers lack rows, since which lack some would depend on the ranks, and where nothing counts. */
-  #checkRows({ rows, count }: Told): void {
+  #checkRows({ rows, count }: Report): void {
     const { workers } = this.#ranks
     const last = rows.findLastIndex((own) => own > 0)
     const short = rows.findIndex((own, worker) => worker < last && own < workers.rows)
     const misuse = (problem: string) =>
-      toldToAll(
+      onAllRanks(
         'graph.misuse',
         `run: ${problem}. Give each rank its rows of the batch: those of ddp.exactShare(batchSize, samples).`,
       )
     if (short >= 0)
       throw misuse(
-        `virtual worker ${short} (rank ${workers.deal.rankOf(short)}) got ${rows[short]} of ${workers.rows} rows, and only the last rows of a batch may be missing`,
+        `virtual worker ${short} (rank ${workers.assignment.rankOf(short)}) got ${rows[short]} of ${workers.rows} rows, and only the last rows of a batch may be missing`,
       )
     if (count === 0) throw misuse('no rank got a sample that counts')
   }
@@ -499,8 +499,8 @@ export class ExactStep implements StepProgram {
 }
 
 /** An error that all ranks have, since they have read the same. */
-const toldToAll = (code: 'train.nan' | 'graph.misuse', message: string): TabringError =>
-  noteToldToAll(new TabringError(code, message))
+const onAllRanks = (code: 'train.nan' | 'graph.misuse', message: string): TabringError =>
+  noteOnAllRanks(new TabringError(code, message))
 
 /** The module's buffers that a program changes, such as running statistics. */
 function trackedIn({ prepared }: StepProgram): ModuleBuffer[] {

@@ -3,7 +3,7 @@ import { shiftOf } from '../../kernels/encode/encode.ts'
 /** Where nothing has been measured yet: gradients up to 2^8 fit, and the step is done again by what they are. */
 export const startExponent = 8
 /** A sum whose marks reach this may not fit into 32 bits. */
-const mostMarks = 2 ** 23
+const maxMarks = 2 ** 23
 /** While measuring, a block that did not fit rises by so much more; what then fits can still be measured. */
 const leap = 12
 /** Blocks are held within this many bits of the largest: nearly zero ones wake up all at once. */
@@ -13,7 +13,7 @@ const deepest = 12
 export const isNotFinite = (mark: number): boolean => mark < 0
 
 /** Whether a block's sums may not fit, or are not finite. */
-export const isUnfit = (mark: number): boolean => mark >= mostMarks || isNotFinite(mark)
+export const isUnfit = (mark: number): boolean => mark >= maxMarks || isNotFinite(mark)
 
 /** What a step's marks say. */
 export interface Judged {

@@ -11,7 +11,7 @@ import { randomScalarNames } from '../../graph/trace/random.ts'
 import { gradientWeight } from '../../graph/trace/trace.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { countElements } from '../../util/shape.ts'
-import type { Deal } from './deal.ts'
+import type { Assignment } from './assignment.ts'
 import { exponentsOf, type Layout } from './layout.ts'
 import type { LossScale } from './loss-scale.ts'
 import type { Tail } from './tail.ts'
@@ -23,7 +23,7 @@ export interface OwnWorkers {
   /** Of each one. */
   readonly rows: number
   /** How many each rank computes. */
-  readonly deal: Pick<Deal, 'counts' | 'firstOf' | 'rankOf' | 'take'>
+  readonly assignment: Pick<Assignment, 'counts' | 'firstOf' | 'rankOf' | 'take'>
 }
 
 /** Who trains together. */
@@ -33,7 +33,7 @@ export interface ExactRanks {
   /** Of the run, before the first step here. Default 0. */
   readonly stepsDone?: number
   /** After step number `step` the virtual workers are dealt differently. */
-  readonly onDealt?: (step: number) => void
+  readonly onAssigned?: (step: number) => void
 }
 
 /** Virtual workers to compute, and where what they give goes. */

@@ -1,7 +1,8 @@
 import { PeerError } from '../../util/errors.ts'
 
 /** What ranks say with the sums of a step, so that those that hold other states are found before anything is added. */
-export const stepLabel = (state: string, deal: string): string => `exact ${state} ${deal}`
+export const stepLabel = (state: string, assignment: string): string =>
+  `exact ${state} ${assignment}`
 
 /** Whether ranks were found to hold other states. */
 export const isDiverged = (error: unknown): boolean =>

@@ -4,7 +4,7 @@ import type { ModuleBuffer } from '../../graph/trace/module-buffer.ts'
 import { Sections } from '../../util/sections.ts'
 
 /** What all virtual workers tell besides their gradients. */
-export interface Told {
+export interface Report {
   /** By virtual worker. */
   readonly rows: readonly number[]
   /** What all gradients count for together: the samples. */
@@ -129,7 +129,7 @@ export class Tail {
   }
 
   /** What all told, in the order of the virtual workers. */
-  read(tail: Int32Array<ArrayBuffer>): Told {
+  read(tail: Int32Array<ArrayBuffer>): Report {
     const workers = this.#workers(tail).map((words) => {
       const { rows, count, tookUs } = this.#own.read(words)
       const outputs = new Float32Array(this.#own.of(words, 'outputs').slice().buffer)
@@ -188,10 +188,10 @@ export class Tail {
   }
 }
 
-/** The µs that ranks send: at least 1, at most `mostUs`. `tookMs`: in ms. */
+/** The µs that ranks send: at least 1, at most `maxUs`. `tookMs`: in ms. */
 export const wholeUs = (tookMs: number): number =>
-  Math.max(1, Math.min(mostUs, Math.round(tookMs * 1000)))
-export const mostUs = 2 ** 31 - 1
+  Math.max(1, Math.min(maxUs, Math.round(tookMs * 1000)))
+export const maxUs = 2 ** 31 - 1
 
 const bitsOf = (data: StoredData): Int32Array<ArrayBuffer> =>
   new Int32Array(data.buffer, data.byteOffset, data.length)

@@ -83,9 +83,9 @@ export function describeDifference(hashes: readonly string[]): string | undefine
     ranksOf.set(hash, [...(ranksOf.get(hash) ?? []), rank])
   })
   if (ranksOf.size < 2) return undefined
-  const [[most, right], ...others] = [...ranksOf].sort(([, a], [, b]) => b.length - a.length)
+  const [[max, right], ...others] = [...ranksOf].sort(([, a], [, b]) => b.length - a.length)
   const each = others.map(([hash, ranks]) => `${hash} on ${formatRanks(ranks)}`).join(', ')
-  const found = `hashes to ${most} on ${formatRanks(right)}, but to ${each}.`
+  const found = `hashes to ${max} on ${formatRanks(right)}, but to ${each}.`
   if (2 * right.length <= hashes.length)
     return `${found} A device computed or kept wrong bits, and the hashes do not tell which. Restart, with other devices if it happens again.`
   const wrong = others.flatMap(([, ranks]) => ranks).sort((a, b) => a - b)

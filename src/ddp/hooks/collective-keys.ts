@@ -1,5 +1,5 @@
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
-import { firstMeetingKey } from '../../peer/group/group-meetings.ts'
+import { firstSyncPointKey } from '../../peer/group/group-sync-points.ts'
 
 /**
  * Keys of the collectives of data-parallel training inside one sequence: below those that groups count for themselves, and apart from each
@@ -12,7 +12,7 @@ export const keys = {
   /** Numbers that ranks agree on between gradients and updates. */
   scalars: 50_000,
   /** Where ranks meet in forward and backward. */
-  meetings: firstMeetingKey,
+  syncPoints: firstSyncPointKey,
   /** Modules' buffers. */
   buffers: 64_000,
   /** A step's scalar outputs, where a hook takes the gradients. */

@@ -23,7 +23,7 @@ export interface LeftOut {
 /** Norms of the ranks' gradients of a bucket, which all ranks know. */
 export interface BucketNorms {
   /** Of the whole bucket, by rank, as each reports its gradients. */
-  readonly told: readonly number[]
+  readonly claimed: readonly number[]
   /** By rank, of the range that one rank updates, as that one has measured them: a row for each range that is not empty. */
   readonly measured: readonly (readonly number[])[]
 }
@@ -34,19 +34,19 @@ export type Limits = Readonly<Record<string, number>>
 const nobody: LeftOut = { ranks: [], notFinite: [] }
 
 /** How large a rank's gradients may be: this many times the median of the others' norms, or the largest median so far. */
-const mostTimes = 10
+const maxTimes = 10
 
 /**
  * Among strangers a gradient counts at most this many times the median norm: reversed, it takes back no more than that. Of so few
  * ranks that two of them outweigh the rest, as much as the median.
  */
-const mostWeight = 2
+const maxWeight = 2
 const fewRanks = 4
 
 /** A rank knows its own norm: one that has measured more of another's, beyond rounding, measures wrong or was told wrong. */
 const roundings = 1.001
 
-const mostBuckets = 10_000
+const maxBuckets = 10_000
 
 /**
  * Decides which ranks a bucket's gradients leave out: those that are not finite, and among strangers those that are far too large.
@@ -69,11 +69,11 @@ export class LeftOutRanks {
   }
 
   /** Judges bucket `index` of `elements` gradients. All ranks decide the same. */
-  judge(index: number, elements: number, { told, measured }: BucketNorms): LeftOut {
-    const ranks = [...told.keys()]
+  judge(index: number, elements: number, { claimed, measured }: BucketNorms): LeftOut {
+    const ranks = [...claimed.keys()]
     const isMost = (some: readonly unknown[]) => 2 * some.length > ranks.length
-    if (isMost(told.filter((norm) => !Number.isFinite(norm)))) return nobody
-    const limits = this.#limits(`${index}: ${elements}`, told)
+    if (isMost(claimed.filter((norm) => !Number.isFinite(norm)))) return nobody
+    const limits = this.#limits(`${index}: ${elements}`, claimed)
     // NaN is within no limit.
     const isWrong = (norms: readonly number[], rank: number) => !(norms[rank] <= limits[rank])
     const rows = measured.filter((row) => !isMost(ranks.filter((rank) => isWrong(row, rank))))
@@ -83,7 +83,7 @@ export class LeftOutRanks {
     const isNotFinite = (rank: number) => {
       const { length: count } = rows.filter((row) => !Number.isFinite(row[rank]))
       // One rank alone cannot say it of another.
-      return !Number.isFinite(told[rank]) || (count > 1 && 2 * count > rows.length)
+      return !Number.isFinite(claimed[rank]) || (count > 1 && 2 * count > rows.length)
     }
     return { ranks: found, notFinite: found.filter(isNotFinite) }
   }
@@ -92,28 +92,30 @@ export class LeftOutRanks {
    * By rank, by what its gradients of a bucket are multiplied, from 0 to 1, so that none is far longer than the others'. The limit is of this step
    * alone: where most gradients are small by now, a large one would undo what they do.
    */
-  scales({ told, measured }: BucketNorms): number[] {
-    const { length: size } = told
-    const limit = (size > fewRanks ? mostWeight : 1) * (medianOf(told.filter(Number.isFinite)) ?? 0)
-    if (this.#trust === 'members' || size < 3 || limit === 0) return told.map(() => 1)
-    const isMore = (row: readonly number[], rank: number) => !(row[rank] <= roundings * told[rank])
+  scales({ claimed, measured }: BucketNorms): number[] {
+    const { length: size } = claimed
+    const limit =
+      (size > fewRanks ? maxWeight : 1) * (medianOf(claimed.filter(Number.isFinite)) ?? 0)
+    if (this.#trust === 'members' || size < 3 || limit === 0) return claimed.map(() => 1)
+    const isMore = (row: readonly number[], rank: number) =>
+      !(row[rank] <= roundings * claimed[rank])
     const rows = measured.filter((row) => 2 * row.filter((_, at) => isMore(row, at)).length <= size)
-    return told.map((own, rank) => {
+    return claimed.map((own, rank) => {
       const norm = Math.max(own, Math.hypot(...rows.map((row) => row[rank])))
       return norm > limit ? limit / norm : 1
     })
   }
 
   /** How large the norm of each rank may be. */
-  #limits(bucket: string, told: readonly number[]): number[] {
+  #limits(bucket: string, claimed: readonly number[]): number[] {
     const { MAX_VALUE: finite } = Number
-    if (this.#trust === 'members') return told.map(() => finite)
+    if (this.#trust === 'members') return claimed.map(() => finite)
     const others = (rank: number) =>
-      medianOf(told.filter((norm, other) => other !== rank && Number.isFinite(norm))) ?? 0
+      medianOf(claimed.filter((norm, other) => other !== rank && Number.isFinite(norm))) ?? 0
     const before = this.#largest.get(bucket) ?? this.#loadedOf(bucket)
     const largest = Math.max(before, others(-1))
     this.#largest.set(bucket, largest)
-    return told.map((_, rank) => mostTimes * Math.max(largest, others(rank)) || finite)
+    return claimed.map((_, rank) => maxTimes * Math.max(largest, others(rank)) || finite)
   }
 
   /** Where buckets were cut otherwise, that of the whole model: of a part of it the median may have been as large. */
@@ -138,11 +140,11 @@ export class LeftOutRanks {
    * errors: the group's; `peer.protocol` for a rank that sends no limits.
    */
   async agree(group: CollectiveGroup): Promise<void> {
-    const told = await gatherJson('limits of gradients', group, this.stateDict(), areLimits)
-    const buckets = [...new Set(told.flatMap((one) => Object.keys(one)))]
+    const claimed = await gatherJson('limits of gradients', group, this.stateDict(), areLimits)
+    const buckets = [...new Set(claimed.flatMap((one) => Object.keys(one)))]
     const medians = buckets.map((bucket) => [
       bucket,
-      medianOf(told.map((one) => ownOf(one, bucket) ?? 0)),
+      medianOf(claimed.map((one) => ownOf(one, bucket) ?? 0)),
     ])
     this.loadStateDict(Object.fromEntries(medians.filter(([, limit]) => limit !== 0)))
   }
@@ -151,5 +153,5 @@ export class LeftOutRanks {
 /** Whether `value` may be what `stateDict` has returned, on another rank or in a file. */
 export const areLimits = (value: unknown): value is Limits =>
   isRecord(value) &&
-  Object.keys(value).length <= mostBuckets &&
+  Object.keys(value).length <= maxBuckets &&
   Object.values(value).every((limit) => Number.isFinite(limit) && (limit as number) >= 0)

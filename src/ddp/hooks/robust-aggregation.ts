@@ -60,7 +60,7 @@ export class RobustAggregation {
       return end > start
     })
     return {
-      told: rows.map((row) => row[size]),
+      claimed: rows.map((row) => row[size]),
       measured: measured.map((row) => row.slice(0, size)),
     }
   }
@@ -78,16 +78,16 @@ export class RobustAggregation {
       all.subarray(rank * length, (rank + 1) * length),
     )
     notes.check(
-      ranks.map((told) => told.subarray(outputs)),
+      ranks.map((received) => received.subarray(outputs)),
       group.ranks,
     )
     /** By rank: whether all its outputs are finite. */
-    const isSound = ranks.map((told) => told.subarray(0, outputs).every(Number.isFinite))
+    const isSound = ranks.map((received) => received.subarray(0, outputs).every(Number.isFinite))
     const { length: count } = isSound.filter(Boolean)
     const isMended = 2 * count > size
     const sums = new Float32Array(length)
-    for (const [rank, told] of ranks.entries())
-      for (let i = isMended && !isSound[rank] ? outputs : 0; i < length; i++) sums[i] += told[i]
+    for (const [rank, received] of ranks.entries())
+      for (let i = isMended && !isSound[rank] ? outputs : 0; i < length; i++) sums[i] += received[i]
     if (isMended) for (let i = 0; i < outputs; i++) sums[i] *= size / count
     return sums
   }

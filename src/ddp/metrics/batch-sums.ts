@@ -1,7 +1,7 @@
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { clippedMessage } from '../../util/clipped.ts'
-import { isToldError, type ToldError } from '../../util/error-codes.ts'
+import { type ErrorRecord, isErrorRecord } from '../../util/error-codes.ts'
 import { DataError, messageOf, TabringError } from '../../util/errors.ts'
 import { isRecord, isText } from '../../util/kind-of.ts'
 
@@ -28,11 +28,12 @@ export async function runAhead<Batch>(
 }
 
 /** What a rank tells the others: numbers as texts, which hold what is not finite too. */
-type Told = { readonly batches: readonly Record<string, string>[] } | ToldError
+type Report = { readonly batches: readonly Record<string, string>[] } | ErrorRecord
 
-const isSums = (told: unknown) => isRecord(told) && Object.values(told).every(isText)
-const isTold = (told: unknown): told is Told =>
-  isToldError(told) || (isRecord(told) && Array.isArray(told.batches) && told.batches.every(isSums))
+const isSums = (received: unknown) => isRecord(received) && Object.values(received).every(isText)
+const isReport = (received: unknown): received is Report =>
+  isErrorRecord(received) ||
+  (isRecord(received) && Array.isArray(received.batches) && received.batches.every(isSums))
 
 /**
  * Returns the sums over all batches of all ranks, each counted once. All ranks call it; an error of one is thrown on all.
@@ -47,22 +48,22 @@ export async function addOverRanks(
   if (!group || group.size === 1) return added(await work())
   let failure: unknown
   const own = await work().then(
-    (batches): Told => ({
+    (batches): Report => ({
       batches: batches.map((sums) =>
         Object.fromEntries(Object.entries(sums).map(([name, value]) => [name, String(value)])),
       ),
     }),
-    (thrown: unknown): Told => {
+    (thrown: unknown): Report => {
       failure = thrown
       const code = thrown instanceof TabringError ? thrown.code : 'data.malformed'
       return { code, message: messageOf(thrown) }
     },
   )
-  const all = await gatherJson('evaluation', group, own, isTold)
-  const batches = all.flatMap((told, rank) => {
-    if ('batches' in told) return told.batches
+  const all = await gatherJson('evaluation', group, own, isReport)
+  const batches = all.flatMap((received, rank) => {
+    if ('batches' in received) return received.batches
     if (rank === group.rank) throw failure
-    throw new DataError(told.code, `rank ${rank}: ${clippedMessage(told.message)}`)
+    throw new DataError(received.code, `rank ${rank}: ${clippedMessage(received.message)}`)
   })
   return added(
     batches.map((sums) =>

@@ -134,8 +134,8 @@ export async function evaluate<S = Sample>(
   }
   const work = async () => {
     const sums = await runAhead(loader, (batch) => run(batch, batchSizeOf(batch)))
-    const most = Math.ceil(Math.ceil(count / batchSize) / (group?.size ?? 1))
-    if (runsTogether && sums.length < most) {
+    const max = Math.ceil(Math.ceil(count / batchSize) / (group?.size ?? 1))
+    if (runsTogether && sums.length < max) {
       // Another rank gathers parameters for one batch more.
       const one = new DataLoader<S, Batch>(dataset, { ...loading, batchSize, sampler: [0] })
       for await (const batch of one) await run(batch, 0)

@@ -111,12 +111,12 @@ async function agree(
   turn: Turn,
 ): Promise<number> {
   const { size, ranks } = group
-  const told = await group.allGatherU32(Uint32Array.of(...sent, ...taken), {
+  const received = await group.allGatherU32(Uint32Array.of(...sent, ...taken), {
     label: where,
     ...turn,
   })
-  const sends = (from: number, to: number) => told[from * 2 * size + to]!
-  const takes = (to: number, from: number) => told[to * 2 * size + size + from]!
+  const sends = (from: number, to: number) => received[from * 2 * size + to]!
+  const takes = (to: number, from: number) => received[to * 2 * size + size + from]!
   for (let from = 0; from < size; from++)
     for (let to = 0; to < size; to++) {
       if (sends(from, to) === takes(to, from)) continue
@@ -125,7 +125,7 @@ async function agree(
         `${where}: rank ${ranks[to]} expected ${takes(to, from)} elements from rank ${ranks[from]}, got ${sends(from, to)}. Make outputSplitSizes match the other ranks' inputSplitSizes.`,
       )
     }
-  return Math.max(...told)
+  return Math.max(...received)
 }
 
 /** Parts of any length, each in a slot. */

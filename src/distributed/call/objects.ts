@@ -69,8 +69,8 @@ export async function allGatherObject<T>(
     checkCount(where, 'objectList', objectList, group.size)
     return encode(where, 'object', object)
   })
-  const told = await group.allGatherBytes(bytes, { label: where })
-  return fill(where, group, objectList, told)
+  const received = await group.allGatherBytes(bytes, { label: where })
+  return fill(where, group, objectList, received)
 }
 
 /**
@@ -197,8 +197,9 @@ function fill<T>(
   where: string,
   { ranks }: CollectiveGroup,
   list: T[],
-  told: readonly Uint8Array[],
+  received: readonly Uint8Array[],
 ): T[] {
-  for (const [place, bytes] of told.entries()) list[place] = decode<T>(where, ranks[place], bytes)
+  for (const [place, bytes] of received.entries())
+    list[place] = decode<T>(where, ranks[place], bytes)
   return list
 }

@@ -16,7 +16,7 @@ import { checkPlace, joinLinks } from '../link/join-links.ts'
 import { type LinkMaker, linkMaker } from '../link/link-maker.ts'
 import { makeLinks } from '../link/make-links.ts'
 import { type Gathered, gatherRanks, leaveRound } from '../rendezvous/gather-ranks.ts'
-import { type Meeting, meet } from '../rendezvous/init-method.ts'
+import { openRendezvous, type Rendezvous } from '../rendezvous/init-method.ts'
 import {
   type Backend,
   backends,
@@ -93,18 +93,18 @@ export async function formGroup(
   const maker = linkMaker(options.page ?? (await spawned?.lend()))
   let opened: Store | undefined
   try {
-    const meeting: Meeting = options.store
+    const rendezvous: Rendezvous = options.store
       ? { store: options.store, rank: undefined, worldSize: undefined }
       : isAmongSpawned
         ? { ...spawned, store: await spawned.openStore() }
-        : await meet(initMethod, maker)
-    if (!options.store) opened = meeting.store
-    const rank = options.rank ?? meeting.rank
-    const worldSize = options.worldSize ?? meeting.worldSize
+        : await openRendezvous(initMethod, maker)
+    if (!options.store) opened = rendezvous.store
+    const rank = options.rank ?? rendezvous.rank
+    const worldSize = options.worldSize ?? rendezvous.worldSize
     checkPlace(where, rank, worldSize)
-    if (backend === 'relay' && !meeting.relay) throw withoutRelay(where)
-    const relay = backend === 'auto' ? (options.relay ?? meeting.relayChoice ?? 'off') : 'off'
-    const store = new PrefixStore(`group/${groupName}`, meeting.store)
+    if (backend === 'relay' && !rendezvous.relay) throw withoutRelay(where)
+    const relay = backend === 'auto' ? (options.relay ?? rendezvous.relayChoice ?? 'off') : 'off'
+    const store = new PrefixStore(`group/${groupName}`, rendezvous.store)
     const gathered = await gatherRanks({
       store,
       env: systemEnv,
@@ -112,7 +112,7 @@ export async function formGroup(
       terms: { worldSize: worldSize!, backend, topology, relay },
       place: {
         ...(await maker.place(backend === 'auto' || backend === 'broadcast')),
-        hasRelay: meeting.relay !== undefined,
+        hasRelay: rendezvous.relay !== undefined,
       },
       joinTimeoutMs: options.joinTimeoutMs ?? timeoutMs ?? defaultJoinMs,
       onwaiting: isOpenedByHand()
@@ -122,10 +122,10 @@ export async function formGroup(
     })
     tell(1, 'group', () => `round ${gathered.round}: rank ${gathered.rank} of ${worldSize}`)
     try {
-      const told = meeting.store instanceof WebSocketStore ? meeting.store : undefined
-      const iceServers = async () => (await told?.iceServers()) ?? []
+      const socketStore = rendezvous.store instanceof WebSocketStore ? rendezvous.store : undefined
+      const iceServers = async () => (await socketStore?.iceServers()) ?? []
       const group = await linkRanks(
-        { store, gathered, maker, iceServers, relay: meeting.relay, signal },
+        { store, gathered, maker, iceServers, relay: rendezvous.relay, signal },
         { ...options, backend, relay },
       )
       group.backend = backend

@@ -24,7 +24,7 @@ export function memberGroup<Group extends CollectiveGroup>(
 }
 
 /** Calls that a rank outside has been told of: once each. */
-const told = new Set<string>()
+const warned = new Set<string>()
 
 /**
  * The group that a call is for; undefined on a rank outside of it, which has nothing to do: the first time, the console says so.
@@ -42,8 +42,8 @@ export function groupOf(where: string, group: GroupArgument): CollectiveGroup | 
       `${where}: expected a group, GroupMember.NON_GROUP_MEMBER or undefined for all ranks, got ${kindOf(group)}. Pass what newGroup() returned.`,
     )
   }
-  if (!told.has(where)) {
-    told.add(where)
+  if (!warned.has(where)) {
+    warned.add(where)
     console.warn(
       `tabring: ${where} does nothing on rank ${defaultGroup()?.rank ?? -1}, which is not in the given group.`,
     )

@@ -63,7 +63,7 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     return word
   }
 
-  let isTold = false
+  let isReport = false
   let fail!: (error: unknown) => void
   const failed = new Promise<never>((_, reject) => {
     fail = reject
@@ -77,7 +77,7 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
       if (message.kind === 'signal') maker.signal(keyOf(from), message.attempt, message.signals)
       else if (message.kind === 'connected') wordOf(from).tell(message.isUp)
       else {
-        isTold = true
+        isReport = true
         fail(new PeerError('peer.unreachable', `${nameOf(from)} gave up: ${message.text}`))
       }
     },
@@ -154,17 +154,17 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     return { links: new Map(links), settle, failed }
   } catch (caught) {
     // A link's own error names its other end; the rank that gives up tells both.
-    const isOwn = !isTold && caught instanceof PeerError && caught.code === 'peer.unreachable'
+    const isOwn = !isReport && caught instanceof PeerError && caught.code === 'peer.unreachable'
     const thrown = isOwn
       ? new PeerError(caught.code, `initProcessGroup: rank ${rank}: ${caught.message}`)
       : caught
     for (const link of made) link.close('the group was not formed')
-    if (!isTold) {
+    if (!isReport) {
       const others = members.filter((member) => member.rank !== rank)
-      const told = others.map((member) =>
+      const sent = others.map((member) =>
         mailbox.send(member.rank, { kind: 'failed', text: messageOf(caught) }),
       )
-      await Promise.allSettled(told)
+      await Promise.allSettled(sent)
     }
     await settle()
     throw thrown

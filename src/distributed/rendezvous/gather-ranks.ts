@@ -84,7 +84,7 @@ class Stale extends Error {}
 export async function gatherRanks(options: GatherOptions): Promise<Gathered> {
   const { env } = options
   let deadlineMs = env.now() + options.joinTimeoutMs
-  const waiting = { sinceMs: env.now(), isTold: false }
+  const waiting = { sinceMs: env.now(), isReport: false }
   for (;;) {
     options.signal?.throwIfAborted()
     const round = Number((await peek(options.store, 'round')) ?? 0)
@@ -174,7 +174,7 @@ class Attempt {
     private readonly options: GatherOptions,
     private readonly round: number,
     private readonly deadlineMs: number,
-    private readonly waiting: { readonly sinceMs: number; isTold: boolean },
+    private readonly waiting: { readonly sinceMs: number; isReport: boolean },
   ) {
     this.store = options.store
     this.size = options.terms.worldSize
@@ -231,12 +231,12 @@ class Attempt {
     if (!(await this.isAlive(first.id))) throw new Stale()
     const rankOf = ({ rank, name }: typeof own) =>
       rank === null ? `none from a tab (${name})` : `${rank} from another (${name})`
-    const told = (one: typeof own) =>
+    const described = (one: typeof own) =>
       `${other} ${quoted(other && one[other])} from ${one.rank === null ? 'a tab' : `rank ${one.rank}`} (${one.name})`
     await this.fail(
       'peer.mismatch',
       other
-        ? `initProcessGroup: ranks disagree about ${other}: ${told(first)} and ${told(own)}. Pass the same value on all ranks.`
+        ? `initProcessGroup: ranks disagree about ${other}: ${described(first)} and ${described(own)}. Pass the same value on all ranks.`
         : `initProcessGroup: expected a rank from all tabs or from none, got ${rankOf(first)} and ${rankOf(own)}. Pass rank in all tabs, or in none.`,
     )
   }
@@ -300,11 +300,11 @@ class Attempt {
 
   private async tellWaiting(rank: number): Promise<void> {
     const { env, onwaiting } = this.options
-    if (!onwaiting || this.waiting.isTold || env.now() - this.waiting.sinceMs < quietMs) return
+    if (!onwaiting || this.waiting.isReport || env.now() - this.waiting.sinceMs < quietMs) return
     const beats = await this.readBeats()
     const missing = [...beats.keys()].filter((one) => beats.get(one) === undefined)
     if (missing.length === 0) return
-    this.waiting.isTold = true
+    this.waiting.isReport = true
     onwaiting(rank, missing)
   }
 

@@ -14,7 +14,7 @@ import { type RelayChoice, relayChoices } from './plan-links.ts'
 const answerMs = 5_000
 
 /** What an init method gives. */
-export interface Meeting {
+export interface Rendezvous {
   store: Store
   rank: number | undefined
   worldSize: number | undefined
@@ -34,7 +34,7 @@ interface PortStores {
  *
  * errors: `config.invalid` for another address, and where the platform has no such store; `signal.*` of the server.
  */
-export async function meet(method: string, maker: PortStores): Promise<Meeting> {
+export async function openRendezvous(method: string, maker: PortStores): Promise<Rendezvous> {
   const where = 'initProcessGroup'
   if (typeof method !== 'string') throw badMethod(String(method))
   const [, scheme, room] = /^([a-z]+):(.*)$/s.exec(method) ?? []
@@ -74,7 +74,7 @@ export async function meet(method: string, maker: PortStores): Promise<Meeting> 
 }
 
 /** The store of a room, and its relay if it has one. */
-async function openRoom(url: string): Promise<Pick<Meeting, 'store' | 'relay'>> {
+async function openRoom(url: string): Promise<Pick<Rendezvous, 'store' | 'relay'>> {
   const store = await openStoreFor('initProcessGroup', url)
   return { store, relay: store.hasRelay ? parseRoomUrl('initProcessGroup', url) : undefined }
 }

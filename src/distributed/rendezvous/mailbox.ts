@@ -3,7 +3,7 @@ import { messageOf, PeerError } from '../../util/errors.ts'
 import { appear, read } from './store-values.ts'
 
 /** One look into the box takes at most so long. units: ms. */
-const lookMs = 2_000
+const pollMs = 2_000
 
 interface Letter<T> {
   from: number
@@ -56,7 +56,7 @@ export class Mailbox<T> {
   private async readAll(onmessage: (from: number, message: T) => void): Promise<void> {
     for (let number = 1; !this.isOver; ) {
       const key = `${this.boxOf(this.rank)}/${number}`
-      if (!(await appear(this.store, [key], lookMs))) continue
+      if (!(await appear(this.store, [key], pollMs))) continue
       const { from, message }: Letter<T> = JSON.parse(await read(this.store, key))
       await this.store.deleteKey(key)
       number += 1

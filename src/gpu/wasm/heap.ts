@@ -6,7 +6,7 @@ import { freeBytes } from '../../wasm/kernel/memory.ts'
 const alignment = 64
 const pageBytes = 2 ** 16
 /** All that a 32-bit address reaches. */
-const mostPages = 2 ** 16
+const addressablePages = 2 ** 16
 /** Pages to grow by at once. */
 const growth = 16
 /** Behind the last region: a kernel may read a vector, or an element that it then leaves out, past the end of a buffer. */
@@ -37,7 +37,7 @@ export class WasmHeap {
   #touched = freeBytes
   #view = new Uint8Array(0)
 
-  constructor(maxPages = mostPages) {
+  constructor(maxPages = addressablePages) {
     const { memory, maximum } = reserve(maxPages, this.isShared)
     this.memory = memory
     this.#maxBytes = maximum * pageBytes

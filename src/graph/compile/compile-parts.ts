@@ -5,7 +5,7 @@ import { formatShape } from '../../util/shape.ts'
 import { runtimeOf } from '../memory/default-runtime.ts'
 import { memoryOf } from '../memory/memory-of.ts'
 import { type AnyRuntime, ReferenceRuntime } from '../memory/runtime.ts'
-import { agree, agreeOnTransfers, type ToldTransfer } from '../plan/agreement.ts'
+import { agree, agreeOnTransfers, type TransferRecord } from '../plan/agreement.ts'
 import { allNodes, partsOf, transfersOf } from '../plan/parts.ts'
 import { type PrepareOptions, planStep, type TracedStep } from '../plan/prepare.ts'
 import { hasJointUpdate } from '../run/agree-on-numbers.ts'
@@ -39,8 +39,8 @@ export async function compileParts(
   const { group } = options
   const { parts, isOwn, groups } = await telling(planParts(runtime, step, options))
   return endingAll(groups, 'could not compile a step', async () => {
-    step.trace.meetings?.expectMeetings(
-      parts.flatMap(({ prepared }) => prepared.meetings.map((meeting) => meeting.group)),
+    step.trace.syncPoints?.expectSyncPoints(
+      parts.flatMap(({ prepared }) => prepared.syncPoints.map((syncPoint) => syncPoint.group)),
     )
     const programs = await Promise.all(
       parts.map(async ({ device, there, prepared }) => ({
@@ -92,11 +92,11 @@ async function planParts(runtime: AnyRuntime, step: TracedStep, options: PartsOp
   )
   const groups = await agreeOnStep(
     trace,
-    parts.flatMap(({ prepared }) => prepared.meetings),
+    parts.flatMap(({ prepared }) => prepared.syncPoints),
     group && {
       group,
       compare: async () => {
-        await agreeOnTransfers(group, toldTransfers(step, own!))
+        await agreeOnTransfers(group, transferRecords(step, own!))
         if (hasJointUpdate(trace, group)) await agree(group, trace.alike.lines)
       },
     },
@@ -105,7 +105,7 @@ async function planParts(runtime: AnyRuntime, step: TracedStep, options: PartsOp
 }
 
 /** What this rank's trace sends between ranks. */
-const toldTransfers = (step: TracedStep, rank: number): ToldTransfer[] =>
+const transferRecords = (step: TracedStep, rank: number): TransferRecord[] =>
   transfersOf(allNodes(step), rank).flatMap(({ node, tag, from, to }) => {
     const [{ type }] = node.inputs
     const task = step.trace.taskName(node)

@@ -129,7 +129,7 @@ async function compileOn(
           if (wholeSteps.has(step.trace)) throw refusedWhole('devices')
           return step
         }
-        if (options.detectAnomaly && step.trace.groups) throw looksAlone()
+        if (options.detectAnomaly && step.trace.groups) throw checksAlone()
         return planStep(runtime, step, own)
       }),
       () => last?.updatesOver,
@@ -144,16 +144,16 @@ async function compileOn(
     await benchmarkVariants(runtime, prepared)
     prepared = (await make()) as Prepared
   }
-  const { exchange, forwarded, meetings, updates } = prepared.trace
+  const { exchange, forwarded, syncPoints, updates } = prepared.trace
   await telling(checkPlaces(prepared, memoryOf(runtime)), () => exchange)
   const create = async () => {
-    meetings?.expectMeetings(prepared.meetings.map(({ group }) => group))
+    syncPoints?.expectSyncPoints(prepared.syncPoints.map(({ group }) => group))
     return withChecks(await createProgram(runtime, prepared))
   }
   if (!exchange || updates.length === 0) {
-    if (prepared.meetings.length > 0) await forwarded?.ready
+    if (prepared.syncPoints.length > 0) await forwarded?.ready
     if (forwarded) return { program: await create(), groups: [] }
-    const groups = await telling(agreeOnStep(prepared.trace, prepared.meetings))
+    const groups = await telling(agreeOnStep(prepared.trace, prepared.syncPoints))
     return { program: await endingAll(groups, 'could not compile a step', create), groups }
   }
   const number = exchange.compiling.countProgram()
@@ -203,7 +203,7 @@ const wholeConflicts = {
 const refusedWhole = (what: keyof typeof wholeConflicts) =>
   new TabringError('graph.misuse', `compile: ${wholeConflicts[what]}`)
 
-const looksAlone = () =>
+const checksAlone = () =>
   new TabringError(
     'graph.misuse',
     'compile: detectAnomaly does not work with fullyShard, because each rank looks for itself. Compile without it.',

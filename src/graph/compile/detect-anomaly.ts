@@ -65,15 +65,15 @@ class Search {
     this.#checkInfinite = checkInfinite
   }
 
-  readonly onNode: OnNode = async (node, look, trace) => {
+  readonly onNode: OnNode = async (node, readValue, trace) => {
     const where = formatCall(node, trace)
     for (const [at, value] of node.inputs.entries()) {
       // What the op itself changes in place is its result by now.
-      if (!node.op.updates?.includes(at)) await this.#lookAtLeaf(where, value, look)
+      if (!node.op.updates?.includes(at)) await this.#checkLeaf(where, value, readValue)
     }
     const origin = node.inputs.map((value) => this.#origins.get(storageOf(value))).find(Boolean)
     for (const value of node.outputs) {
-      const data = await look(value)
+      const data = await readValue(value)
       if (!isNotFinite(data)) continue
       if (hasNan(data) || this.#checkInfinite) {
         if (!origin) throw madeBy(where, 'although its arguments are')
@@ -95,12 +95,12 @@ class Search {
     return madeBy(this.#first ?? `output "${name}"`, `and output "${name}" depends on it`)
   }
 
-  async #lookAtLeaf(where: string, value: GraphValue, look: ReadValue): Promise<void> {
+  async #checkLeaf(where: string, value: GraphValue, readValue: ReadValue): Promise<void> {
     const root = storageOf(value)
     const name = nameOf(value)
     if (!name || this.#clean.has(root)) return
     this.#clean.add(root)
-    const data = await look(root)
+    const data = await readValue(root)
     if (hasNan(data) || (this.#checkInfinite && isNotFinite(data))) throw given(where, name)
     if (isNotFinite(data)) this.#origins.set(root, { where: name, isOp: false })
   }

@@ -69,7 +69,7 @@ export async function runEagerly(
       'eager: the model is wrapped for several ranks or has a communication hook, and eager runs update on one rank only. Compile the step, or debug on one rank.',
     )
   }
-  if (prepared.meetings.length > 0 && options.allowUpdates !== false) {
+  if (prepared.syncPoints.length > 0 && options.allowUpdates !== false) {
     throw new TabringError(
       'graph.misuse',
       'eager: the function needs the other ranks (SyncBatchNorm, fullyShard), and eager runs use one rank only. Compile the function, or debug on one rank.',
@@ -107,9 +107,9 @@ async function runReferences(
 ): Promise<RunOutputs> {
   const program = await createReferenceProgram(prepared, {
     allowUpdates,
-    onNode: async (node, look, trace) => {
+    onNode: async (node, readValue, trace) => {
       onKernel?.(node.op.name)
-      await onNode?.(node, look, trace)
+      await onNode?.(node, readValue, trace)
     },
   })
   return checkedOutputs(prepared, await program.run(inputs, scalars), allowUpdates)
@@ -146,7 +146,7 @@ async function runOnGpu(
     for (const input of staged) input.staged.release()
   }
   const { dispatches, endOfNode, placeOf } = prepared.plan
-  const look: ReadValue = async (value) => {
+  const readValue: ReadValue = async (value) => {
     const { buffer, offset } = buffers.locate(gpu, placeOf(value))
     return toArray(value.type, await download(gpu, buffer, offset, storedBytes(value.type)))
   }
@@ -168,7 +168,7 @@ async function runOnGpu(
       gpu.submit(encoder)
       options.onKernel?.(dispatch.label)
       while (options.onNode && node < kernels.length && endOfNode[node] <= at + 1) {
-        await options.onNode(kernels[node++], look, prepared.trace)
+        await options.onNode(kernels[node++], readValue, prepared.trace)
       }
     }
     const outputs: RunOutputs = {}

@@ -1,7 +1,7 @@
 import { messageOf } from '../../util/errors.ts'
-import { agree, type Comparison, compareInTurn, isToldToAll } from '../plan/agreement.ts'
+import { agree, type Comparison, compareInTurn, isOnAllRanks } from '../plan/agreement.ts'
 import type { StepProgram } from '../plan/step-program.ts'
-import type { PreparedMeeting } from '../plan/stops.ts'
+import type { PreparedSyncPoint } from '../plan/stops.ts'
 import type { CompilingRanks, RankGroup } from '../trace/exchange.ts'
 import type { Trace } from '../trace/trace.ts'
 
@@ -21,15 +21,15 @@ export interface MadeProgram {
  */
 export async function agreeOnStep(
   { groups, alike }: Pick<Trace, 'groups' | 'alike'>,
-  meetings: readonly PreparedMeeting[],
+  syncPoints: readonly PreparedSyncPoint[],
   transfers?: Comparison,
 ): Promise<CompilingRanks[]> {
-  const numbers = [...new Set(meetings.map(({ group }) => group))].sort((a, b) => a - b)
+  const numbers = [...new Set(syncPoints.map(({ group }) => group))].sort((a, b) => a - b)
   const comparisons = numbers.map((number): Comparison => {
     const group = groups!.groups[number - 1]
-    const own = meetings.filter((one) => one.group === number)
+    const own = syncPoints.filter((one) => one.group === number)
     const lines = own.map(
-      (one) => `collective ${one.number}: ${one.meeting} ${one.given.length} elements`,
+      (one) => `collective ${one.number}: ${one.syncPoint} ${one.given.length} elements`,
     )
     return { group, compare: () => agree(group, [...lines, ...alike.lines]) }
   })
@@ -51,7 +51,7 @@ export async function endingAll<T>(
   try {
     return await work()
   } catch (error) {
-    const waiting = isToldToAll(error) ? [] : groups.filter(({ size }) => size > 1)
+    const waiting = isOnAllRanks(error) ? [] : groups.filter(({ size }) => size > 1)
     for (const group of waiting)
       group.abort(`rank ${group.ranks[group.rank]} ${what}: ${messageOf(error)}`)
     throw error

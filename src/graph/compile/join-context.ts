@@ -13,7 +13,7 @@ export function withUneven<Program extends StepProgram>(
   exchange: GradientExchange,
   number: number,
 ): Program {
-  const { trace, meetings, inputs: types } = program.prepared
+  const { trace, syncPoints, inputs: types } = program.prepared
   const isMicroStep = trace.accumulation?.part === 'add'
   exchange.compiling.programs.set(number, program)
   const run = program.run.bind(program)
@@ -22,7 +22,7 @@ export function withUneven<Program extends StepProgram>(
     const { uneven } = exchange
     if (!uneven) return run(inputs, scalars)
     if (isMicroStep) {
-      if (meetings.length === 0) return run(inputs, scalars)
+      if (syncPoints.length === 0) return run(inputs, scalars)
       throw new TabringError(
         'graph.misuse',
         'join: synchronized batch normalization does not work in gradient accumulation inside join. Use one of the two without the other.',

@@ -3,7 +3,7 @@ import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { shareFindings } from '../inside/anomaly-report.ts'
 import type { AnyRuntime } from '../memory/runtime.ts'
-import { noteToldToAll } from '../plan/agreement.ts'
+import { noteOnAllRanks } from '../plan/agreement.ts'
 import type { InputTypes, TracedFunction } from '../plan/prepare.ts'
 import { copyInputs, type RunInputs, type StepProgram } from '../plan/step-program.ts'
 import { nextRandomStep, randomScalarNames } from '../trace/random.ts'
@@ -28,11 +28,11 @@ export function withAnomalyDetection<Program extends StepProgram>(
   let last: Promise<unknown> = Promise.resolve()
   program.run = async (inputs, scalars = {}) => {
     program.check(inputs, scalars)
-    if (program.prepared.trace.exchange?.uneven) throw lookInJoin()
+    if (program.prepared.trace.exchange?.uneven) throw checkInJoin()
     const own = copyInputs(inputs, Object.keys(types))
     refuseStaged(own)
     const settings = { ...scalars }
-    const looked = last.then(async () => {
+    const checked = last.then(async () => {
       // What a run counts for in an accumulation is no scalar of the plain step.
       const { [gradientWeight]: _weight, ...given } = settings
       const asked = drawsMasks ? { [step]: nextRandomStep(), ...given } : given
@@ -44,26 +44,26 @@ export function withAnomalyDetection<Program extends StepProgram>(
           : error
       if (all) {
         noteRefusedRun(all)
-        throw noteToldToAll(all)
+        throw noteOnAllRanks(all)
       }
       return run(own, settings)
     })
-    last = looked.catch(() => undefined)
-    return looked
+    last = checked.catch(() => undefined)
+    return checked
   }
   return program
 }
 
 /** Ranks tell each other what they found, and those without batches would not know of it. */
-const lookInJoin = () =>
+const checkInJoin = () =>
   new TabringError(
     'graph.misuse',
     'join: this step was compiled with detectAnomaly, which checks all ranks together. Compile it without, or run the same number of batches on all ranks outside of join.',
   )
 
-async function findingOf(look: () => Promise<void>): Promise<TabringError | undefined> {
+async function findingOf(check: () => Promise<void>): Promise<TabringError | undefined> {
   try {
-    await look()
+    await check()
   } catch (error) {
     if (error instanceof TabringError && error.code === 'train.nan') return error
     throw error

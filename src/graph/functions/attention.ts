@@ -129,8 +129,8 @@ export function scaledDotProductAttention(
   checkAttention(where, options)
   const given = [query, key, value]
   const [width, keyWidth] = [query, key].map(({ shape }) => shape[shape.length - 1])
-  const isAlike = width === keyWidth && key.shape.at(-2) === value.shape.at(-2)
-  if (given.some(({ shape }) => shape.length < 2) || !isAlike) {
+  const areEqual = width === keyWidth && key.shape.at(-2) === value.shape.at(-2)
+  if (given.some(({ shape }) => shape.length < 2) || !areEqual) {
     throw new ShapeError(
       'shape.mismatch',
       `${where}: query and key must be [..., length, width] with the same width, value as long as key, got ${given.map(({ shape }) => formatShape(shape)).join(', ')}. Check the order of the dimensions.`,

@@ -173,8 +173,8 @@ export function convTranspose2d(
       `convTranspose2d: expected x[N, C, H, W] and weight[C, O / groups, KH, KW], got ${formatShape(x.shape)} and ${formatShape(weight.shape)}. Check the layer's input channels.`,
     )
   }
-  const most = stride.map((step, axis) => Math.max(step, dilation[axis]))
-  if (outputPadding.some((more, axis) => more < 0 || more >= most[axis])) {
+  const max = stride.map((step, axis) => Math.max(step, dilation[axis]))
+  if (outputPadding.some((more, axis) => more < 0 || more >= max[axis])) {
     throw new ShapeError(
       'shape.unsupported',
       `convTranspose2d: outputPadding must be at least 0 and below the stride or the dilation, got ${formatShape(outputPadding)} with stride ${formatShape(stride)} and dilation ${formatShape(dilation)}. Correct one of them.`,

@@ -110,14 +110,14 @@ function parse(equation: string, tensors: readonly Tensor[]) {
         'Use one letter per axis.',
       )
     }
-    const hidden = ellipsis ? (rank === undefined ? mostHidden : rank - letters) : 0
+    const hidden = ellipsis ? (rank === undefined ? maxHidden : rank - letters) : 0
     const dots = Array.from({ length: hidden }, (_, n) => `.${hidden - 1 - n}`)
     return [...before, ...dots, ...after]
   }
-  let mostHidden = 0
+  let maxHidden = 0
   const inputs = terms.map((term, n) => {
     const labels = read(term, tensors[n].shape.length)
-    mostHidden = Math.max(mostHidden, labels.filter((label) => label.startsWith('.')).length)
+    maxHidden = Math.max(maxHidden, labels.filter((label) => label.startsWith('.')).length)
     return labels
   })
   if (right !== undefined) {
@@ -139,7 +139,7 @@ function parse(equation: string, tensors: readonly Tensor[]) {
       (label) => !label.startsWith('.') && all.filter((other) => other === label).length === 1,
     )
     .sort()
-  const dots = Array.from({ length: mostHidden }, (_, n) => `.${mostHidden - 1 - n}`)
+  const dots = Array.from({ length: maxHidden }, (_, n) => `.${maxHidden - 1 - n}`)
   return { inputs, output: [...dots, ...letters] }
 }
 

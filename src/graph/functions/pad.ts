@@ -62,7 +62,7 @@ type Beyond = Exclude<PadMode, 'constant'>
 
 interface Sides {
   /** The most elements that can stand on one side of `size`. */
-  most(size: number): number
+  max(size: number): number
   before(x: Tensor, axis: number, count: number): Tensor
   after(x: Tensor, axis: number, count: number): Tensor
 }
@@ -72,17 +72,17 @@ const repeated = (x: Tensor, axis: number, at: number, count: number): Tensor =>
 
 const beyond: Readonly<Record<Beyond, Sides>> = {
   reflect: {
-    most: (size) => size - 1,
+    max: (size) => size - 1,
     before: (x, axis, count) => x.narrow(axis, 1, count).flip(axis),
     after: (x, axis, count) => x.narrow(axis, x.shape[axis] - 1 - count, count).flip(axis),
   },
   replicate: {
-    most: (size) => (size === 0 ? 0 : Number.POSITIVE_INFINITY),
+    max: (size) => (size === 0 ? 0 : Number.POSITIVE_INFINITY),
     before: (x, axis, count) => repeated(x, axis, 0, count),
     after: (x, axis, count) => repeated(x, axis, x.shape[axis] - 1, count),
   },
   circular: {
-    most: (size) => size,
+    max: (size) => size,
     before: (x, axis, count) => x.narrow(axis, x.shape[axis] - count, count),
     after: (x, axis, count) => x.narrow(axis, 0, count),
   },
@@ -91,11 +91,11 @@ const beyond: Readonly<Record<Beyond, Sides>> = {
 function padAxis(x: Tensor, axis: number, before: number, after: number, mode: Beyond): Tensor {
   if (before === 0 && after === 0) return x
   const sides = beyond[mode]
-  const most = sides.most(x.shape[axis])
+  const max = sides.max(x.shape[axis])
   mustHold(
-    Math.min(before, after) >= 0 && Math.max(before, after) <= most,
+    Math.min(before, after) >= 0 && Math.max(before, after) <= max,
     () =>
-      `pad: mode ${mode} allows 0 to ${Math.max(0, most)} elements on each side of dimension ${axis} of ${formatShape(x.shape)}, got ${before} and ${after}. Pad less.`,
+      `pad: mode ${mode} allows 0 to ${Math.max(0, max)} elements on each side of dimension ${axis} of ${formatShape(x.shape)}, got ${before} and ${after}. Pad less.`,
   )
   const parts = [
     ...(before > 0 ? [sides.before(x, axis, before)] : []),

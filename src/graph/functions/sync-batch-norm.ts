@@ -1,7 +1,7 @@
 import { trackStatistics } from '../../kernels/batch-norm/track-statistics.ts'
 import { fromScalar } from '../../kernels/from-scalar/from-scalar.ts'
-import { meet } from '../../kernels/meet/meet.ts'
 import type { ScalarSlot } from '../../kernels/op.ts'
+import { syncRanks } from '../../kernels/sync-ranks/sync-ranks.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape } from '../../util/shape.ts'
 import { emit, type Tensor, toFloat } from '../trace/tensor.ts'
@@ -10,7 +10,7 @@ import type { RunningStatistics } from './batch-norm.ts'
 import { arange, cat } from './shape.ts'
 
 /** Whose statistics: this rank's place among them, and the number that the program's exchange has for them. */
-export interface MeetingRanks {
+export interface SyncPointRanks {
   readonly rank: number
   readonly size: number
   readonly group: number
@@ -38,7 +38,7 @@ export function syncBatchNorm(
   x: Tensor,
   weight: Tensor,
   bias: Tensor,
-  { rank, size, group }: MeetingRanks,
+  { rank, size, group }: SyncPointRanks,
   { running, momentum, eps, count }: SyncBatchNormOptions,
 ): Tensor {
   if (x.shape.length < 2) {
@@ -60,7 +60,7 @@ export function syncBatchNorm(
   const variance = apart.square().mul(counts).sum([0, 2]).div(own.clamp(1))
 
   const values = cat([mean, variance, own.reshape([1])])
-  const gathered = emit(meet, [values], { meeting: 'gather', rank, size, group })
+  const gathered = emit(syncRanks, [values], { syncPoint: 'gather', rank, size, group })
   const all = gathered.reshape([size, 2 * C + 1])
   const numbers = all.narrow(1, 2 * C, 1).detach()
   const total = numbers.sum()

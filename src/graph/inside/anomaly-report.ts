@@ -3,7 +3,7 @@ import { formatRanks } from '../../util/format-ranks.ts'
 
 /** Of what a rank has found this much travels, and an error shows this many different findings; the rest would not help. units: characters. */
 const longestFinding = 700
-const mostFindings = 3
+const maxFindings = 3
 
 /** What ranks have found, the same on all of them. */
 export interface Findings {
@@ -24,17 +24,17 @@ export async function shareFindings(
   own: string | undefined,
 ): Promise<Findings | undefined> {
   const all = await gatherTexts((own ?? '').slice(0, longestFinding))
-  const told = all.map((finding) => finding.slice(0, longestFinding))
+  const shortened = all.map((finding) => finding.slice(0, longestFinding))
   const ranksOf = new Map<string, number[]>()
-  for (const [rank, finding] of told.entries()) {
+  for (const [rank, finding] of shortened.entries()) {
     if (finding) ranksOf.set(finding, [...(ranksOf.get(finding) ?? []), rank])
   }
   if (ranksOf.size === 0) return undefined
   const findings = [...ranksOf].map(([finding, ranks]) => `${formatRanks(ranks)}: ${finding}`)
-  const more = findings.length - mostFindings
+  const more = findings.length - maxFindings
   const error = new TabringError(
     'train.nan',
-    [...findings.slice(0, mostFindings), ...(more > 0 ? [`And ${more} more.`] : [])].join(' '),
+    [...findings.slice(0, maxFindings), ...(more > 0 ? [`And ${more} more.`] : [])].join(' '),
   )
-  return { ranks: [...told.keys()].filter((rank) => told[rank]), error }
+  return { ranks: [...shortened.keys()].filter((rank) => shortened[rank]), error }
 }

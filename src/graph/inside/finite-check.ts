@@ -12,10 +12,10 @@ export class FiniteCheck {
     return switchValue('debug') >= 5 ? new FiniteCheck() : undefined
   }
 
-  readonly onNode: OnNode = async (node, look, trace) => {
+  readonly onNode: OnNode = async (node, readValue, trace) => {
     this.#ops++
     for (const [at, value] of node.outputs.entries()) {
-      if (!isNotFinite(await look(value))) continue
+      if (!isNotFinite(await readValue(value))) continue
       this.#bad++
       console.warn(
         `tabring values: run ${this.#runs + 1}, ${formatCall(node, trace)}, output ${at}: has values that are not finite`,

@@ -6,7 +6,7 @@ import type { GraphNode, GraphValue } from '../trace/value.ts'
 export type ReadValue = (value: GraphValue) => Promise<HostData>
 
 /** Called after each op of an op-by-op run. An exception ends the run. */
-export type OnNode = (node: GraphNode, look: ReadValue, trace: Trace) => Promise<void>
+export type OnNode = (node: GraphNode, readValue: ReadValue, trace: Trace) => Promise<void>
 
 export const hasNan = (data: HostData): boolean =>
   data instanceof Float32Array && data.some(Number.isNaN)

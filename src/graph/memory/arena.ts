@@ -16,11 +16,11 @@ const aligned = (bytes: number): number => Math.ceil(bytes / arenaAlignment) * a
 
 /** What the search may cost at most, in looks at another interval: some 100 ms. Counted, not timed, so that plans repeat. */
 const searchBudget = 30_000_000
-const mostRounds = 3000
+const maxRounds = 3000
 /** Bytes above the bound for which the search would not pay: a sixteenth, and at most 256 KiB. */
 const spareBytes = (boundBytes: number) => Math.min(boundBytes / 16, 2 ** 18)
 /** Equally good spots among which the search chooses. */
-const mostTurns = 4
+const maxTurns = 4
 
 /**
  * Puts intervals into arenas, one device buffer each, and returns the arenas' sizes.
@@ -34,9 +34,9 @@ export function packIntervals(
   intervals: readonly Interval[],
   apart: readonly (readonly [Interval, Interval])[],
   largestBytes: number,
-  largestRounds = mostRounds,
+  largestRounds = maxRounds,
 ): number[] {
-  const leastBytes = mostAlive(intervals, aligned)
+  const minBytes = maxAlive(intervals, aligned)
   const packer = new Packer(intervals, apart, largestBytes)
   const ids = intervals.map((_, i) => i)
   const by = (...keys: ((i: Interval) => number)[]) =>
@@ -70,7 +70,7 @@ export function packIntervals(
     Math.floor(searchBudget / Math.max(1, intervals.length ** 2)),
   )
   const random = new RandomStream(0, intervals.length)
-  const goalBytes = leastBytes + spareBytes(leastBytes)
+  const goalBytes = minBytes + spareBytes(minBytes)
   for (let round = 0; round < rounds && best.totalBytes > goalBytes; round++) {
     const nextOrder = [...order]
     const nextTurns = turns.slice()
@@ -78,7 +78,7 @@ export function packIntervals(
     if (random.below(2) === 0) {
       const [moved] = nextOrder.splice(random.below(nextOrder.length), 1)
       nextOrder.splice(random.below(nextOrder.length + 1), 0, moved)
-    } else nextTurns[random.below(nextTurns.length)] = random.below(mostTurns)
+    } else nextTurns[random.below(nextTurns.length)] = random.below(maxTurns)
     const packed = packer.pack(nextOrder, nextTurns, best.totalBytes)
     if (!packed) continue
     order = nextOrder
@@ -93,7 +93,7 @@ export function packIntervals(
 }
 
 /** The largest sum of sizes, each after `round`, that are alive at once: no plan takes less. */
-export function mostAlive(
+export function maxAlive(
   intervals: readonly Interval[],
   round: (bytes: number) => number = (bytes) => bytes,
 ): number {
@@ -104,12 +104,12 @@ export function mostAlive(
     add(last + 1, -round(sizeBytes))
   }
   let alive = 0
-  let most = 0
+  let max = 0
   for (const [, bytes] of [...change].sort(([a], [b]) => a - b)) {
     alive += bytes
-    most = Math.max(most, alive)
+    max = Math.max(max, alive)
   }
-  return most
+  return max
 }
 
 interface Packed {
@@ -166,18 +166,18 @@ class Packer {
       const size = this.#sizes[id]
       const isBarred = sizes.map(() => false)
       for (const other of this.#apart[id]) if (arenas[other] >= 0) isBarred[arenas[other]] = true
-      let leastGrowth = size
+      let minGrowth = size
       let spots: Spot[] = []
       for (let arena = 0; arena < sizes.length; arena++) {
         if (isBarred[arena]) continue
         const spot = this.#spot(id, arena, users[arena], offsets, sizes[arena])
         const growth = Math.max(0, spot.offset + size - sizes[arena])
-        if (growth > leastGrowth || sizes[arena] + growth > this.#largestBytes) continue
-        if (growth < leastGrowth) spots = []
-        leastGrowth = growth
+        if (growth > minGrowth || sizes[arena] + growth > this.#largestBytes) continue
+        if (growth < minGrowth) spots = []
+        minGrowth = growth
         spots.push(spot)
       }
-      if (leastGrowth === size) {
+      if (minGrowth === size) {
         spots.push({ arena: sizes.length, offset: 0, gap: Number.POSITIVE_INFINITY })
       }
       spots.sort((a, b) => a.gap - b.gap)
@@ -188,8 +188,8 @@ class Packer {
       }
       arenas[id] = chosen
       offsets[id] = chosenOffset
-      sizes[chosen] += leastGrowth
-      totalBytes += leastGrowth
+      sizes[chosen] += minGrowth
+      totalBytes += minGrowth
       if (totalBytes > limitBytes) return undefined
       const list = users[chosen]
       let at = list.length

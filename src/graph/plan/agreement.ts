@@ -6,48 +6,48 @@ import { isRecord, isText } from '../../util/kind-of.ts'
 import type { CompilingRanks } from '../trace/exchange.ts'
 
 /** What a rank tells of the step that it compiles: what must be the same on all ranks, or why it has none. */
-export type Told<T = string> = readonly T[] | { readonly failure: string }
+export type Outcomes<T = string> = readonly T[] | { readonly failure: string }
 
 /** Whether a rank may say that. */
-const isTold =
+const isReport =
   <T>(isOne: (one: unknown) => one is T) =>
-  (told: unknown): told is Told<T> =>
-    Array.isArray(told) ? told.every(isOne) : isRecord(told) && isText(told.failure)
-export const isToldTexts = isTold(isText)
+  (received: unknown): received is Outcomes<T> =>
+    Array.isArray(received) ? received.every(isOne) : isRecord(received) && isText(received.failure)
+export const areTexts = isReport(isText)
 
 /** How long a rank whose step cannot be compiled waits for the others to hear of it: it may end with that error. units: ms. */
 const failureWaitMs = 2_000
 
 /** Errors that all ranks have. */
-const toldToAll = new WeakSet<object>()
+const onAllRanks = new WeakSet<object>()
 
 /** Notes that all ranks have this error, and returns it. */
-export function noteToldToAll<E extends object>(error: E): E {
-  toldToAll.add(error)
+export function noteOnAllRanks<E extends object>(error: E): E {
+  onAllRanks.add(error)
   return error
 }
 
 /** Whether all ranks have this error. */
-export const isToldToAll = (error: unknown): boolean =>
-  typeof error === 'object' && error !== null && toldToAll.has(error)
+export const isOnAllRanks = (error: unknown): boolean =>
+  typeof error === 'object' && error !== null && onAllRanks.has(error)
 
 export const failureOf = (error: unknown): { readonly failure: string } => ({
   failure: clippedMessage(messageOf(error)),
 })
 
 const mismatch = (text: string): PeerError =>
-  noteToldToAll(new PeerError('peer.mismatch', `compile: ${text}`))
+  noteOnAllRanks(new PeerError('peer.mismatch', `compile: ${text}`))
 
 /** What all ranks tell, in rank order. errors: `peer.mismatch` where the step did not compile on some, naming them and why. */
 export function listsOf<T>(
   ranks: readonly number[],
-  all: readonly Told<T>[],
+  all: readonly Outcomes<T>[],
 ): readonly (readonly T[])[] {
-  const failed = all.flatMap((told, i) =>
-    'failure' in told ? [`rank ${ranks[i]}: ${clippedMessage(told.failure)}`] : [],
+  const failed = all.flatMap((received, i) =>
+    'failure' in received ? [`rank ${ranks[i]}: ${clippedMessage(received.failure)}`] : [],
   )
   if (failed.length > 0) throw mismatch(`the step did not compile on ${failed.join('; on ')}`)
-  return all.flatMap((told) => ('failure' in told ? [] : [told]))
+  return all.flatMap((received) => ('failure' in received ? [] : [received]))
 }
 
 /**
@@ -57,23 +57,23 @@ export function listsOf<T>(
  */
 export async function agree(group: CompilingRanks, lines: readonly string[]): Promise<void> {
   if (group.size === 1) return
-  const lists = listsOf(group.ranks, await group.gatherJson('compile', lines, isToldTexts))
+  const lists = listsOf(group.ranks, await group.gatherJson('compile', lines, areTexts))
   const difference = firstDifference(lists, 'nothing', group.ranks)
   if (!difference) return
   throw mismatch(
-    `ranks disagree about the step: ${difference.told}. Compile the same function on all ranks.`,
+    `ranks disagree about the step: ${difference.text}. Compile the same function on all ranks.`,
   )
 }
 
 /** A transfer, as one of the ranks traces it. */
-export interface ToldTransfer {
+export interface TransferRecord {
   readonly from: number
   readonly to: number
   readonly text: string
 }
 
-const isToldTransfers = isTold(
-  (one): one is ToldTransfer =>
+const areTransferRecords = isReport(
+  (one): one is TransferRecord =>
     isRecord(one) && Number.isInteger(one.from) && Number.isInteger(one.to) && isText(one.text),
 )
 /** For a rank that leaves anyway. */
@@ -86,11 +86,11 @@ const isAnything = (_: unknown): _ is unknown => true
  */
 export async function agreeOnTransfers(
   group: CompilingRanks,
-  own: readonly ToldTransfer[],
+  own: readonly TransferRecord[],
 ): Promise<void> {
   if (group.size === 1) return
   const { ranks } = group
-  const lists = listsOf(ranks, await group.gatherJson('compile', own, isToldTransfers))
+  const lists = listsOf(ranks, await group.gatherJson('compile', own, areTransferRecords))
   for (const [i, a] of ranks.entries())
     for (const [j, b] of ranks.entries()) {
       if (j <= i) continue
@@ -102,7 +102,7 @@ export async function agreeOnTransfers(
       const difference = firstDifference(between, 'nothing', [a, b])
       if (difference)
         throw mismatch(
-          `ranks disagree about the step: ${difference.told}. Compile functions that send and receive the same.`,
+          `ranks disagree about the step: ${difference.text}. Compile functions that send and receive the same.`,
         )
     }
 }
@@ -147,8 +147,8 @@ export async function tellFailure(
   const telling = [...new Set(others)].filter(({ size }) => size > 1)
   await Promise.all(
     telling.map(async (group) => {
-      const told = group.gatherJson<unknown>('compile', failureOf(error), isAnything)
-      const isHeard = await endedOrSoon(told, systemEnv)
+      const received = group.gatherJson<unknown>('compile', failureOf(error), isAnything)
+      const isHeard = await endedOrSoon(received, systemEnv)
       if (!isHeard && agreed.includes(group))
         group.abort(`rank ${group.ranks[group.rank]} could not compile a step: ${messageOf(error)}`)
     }),

@@ -36,14 +36,14 @@ function forced(op: Op, call: OpCall, limits: KernelLimits): Variant | undefined
   return applicable(op, call, limits).find((variant) => variant.name === name)
 }
 
-const told = new Set<string>()
+const warned = new Set<string>()
 
 /** Says, once for each, which ops of the switch `variant` the nodes do not have. */
 function tellUnused(nodes: readonly GraphNode[]): void {
   const names = new Set(nodes.map(({ op }) => op.name))
   for (const name of Object.keys(switchValue('variant'))) {
-    if (names.has(name) || told.has(name)) continue
-    told.add(name)
+    if (names.has(name) || warned.has(name)) continue
+    warned.add(name)
     console.warn(
       `tabring: the switch variant names ${clipped(name)}, which is no op of the step that is compiled. npx tabring docs ops lists all ops.`,
     )

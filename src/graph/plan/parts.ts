@@ -234,7 +234,7 @@ class Places {
   }
 
   partOn(device: PlacedDevice): TracedStep {
-    const { trace, inputs, outputs, nodes, joint, updates, after, fixed, meetingNumbers } =
+    const { trace, inputs, outputs, nodes, joint, updates, after, fixed, syncPointNumbers } =
       this.#step
     const name = formatDevice(device)
     const own = (list: readonly GraphNode[]) =>
@@ -278,7 +278,7 @@ class Places {
       ...part,
       updates: updatesHere,
       fixed: fixedHere,
-      meetingNumbers,
+      syncPointNumbers,
       gradientNode: (gradient) => {
         const node = this.#step.gradientNode(gradient)
         return node.op === (transfer as Op) ? this.#endOf(node, name) : node

@@ -1,7 +1,7 @@
 import type { Dispatch, Operand } from '../../kernels/op.ts'
 import { invariant } from '../../util/errors.ts'
 import { bytesOf, type TensorType } from '../../util/shape.ts'
-import { type Interval, mostAlive, packIntervals } from '../memory/arena.ts'
+import { type Interval, maxAlive, packIntervals } from '../memory/arena.ts'
 import type { Pool } from '../memory/pool.ts'
 import { type GraphValue, type StoredLeaf, storageOf } from '../trace/value.ts'
 import type { LoweredNode } from './lower.ts'
@@ -76,7 +76,7 @@ export function planMemory(
     scratch.push((lowering.scratch ?? []).map((type) => newInterval(type, at)))
   })
   const all = [...intervals.values(), ...scratch.flat()]
-  const lowerBoundBytes = mostAlive(all)
+  const lowerBoundBytes = maxAlive(all)
   const intervalOf = ({ node }: LoweredNode, at: number, operand: Operand) => {
     if (operand === 'scalars') return undefined
     if ('scratch' in operand) return scratch[at][operand.scratch]
@@ -174,7 +174,7 @@ const needsUniformity = /barrier|subgroup|workgroupUniformLoad/i
 
 /** Above this share of the least, dispatches that bind what they read as writable are looked for. */
 const enough = 1.1
-const mostTries = 16
+const maxTries = 16
 /** Looks at another interval that a try may cost. */
 const budgetOfTry = 3_000_000
 const roundsOfTry = 300
@@ -194,8 +194,8 @@ function packKernels(
   const rounds = Math.min(roundsOfTry, Math.floor(budgetOfTry / intervals.length ** 2))
   const total = (sizes: readonly number[]) => sizes.reduce((sum, bytes) => sum + bytes, 0)
   let sharedBytes = pack()
-  const least = mostAlive(intervals)
-  if (total(sharedBytes) <= enough * least) return { sharedBytes, sharing }
+  const min = maxAlive(intervals)
+  if (total(sharedBytes) <= enough * min) return { sharedBytes, sharing }
   const aliveAt = (at: number) =>
     intervals
       .filter(({ first, last }) => first <= at && at <= last)
@@ -204,12 +204,12 @@ function packKernels(
     .filter(({ canShare, apart }) => canShare && apart.length > 0)
     .map(({ dispatch, at }) => ({ dispatch, alive: aliveAt(at) }))
     .sort((a, b) => b.alive - a.alive)
-    .slice(0, mostTries)
+    .slice(0, maxTries)
   for (const { dispatch } of candidates) {
     if (total(pack(dispatch, rounds)) >= total(sharedBytes)) continue
     sharing.add(dispatch)
     sharedBytes = pack()
-    if (total(sharedBytes) <= enough * least) return { sharedBytes, sharing }
+    if (total(sharedBytes) <= enough * min) return { sharedBytes, sharing }
   }
   // The last try may have left other places behind.
   return { sharedBytes: pack(), sharing }

@@ -1,6 +1,6 @@
 import { map } from '../../kernels/map/map.ts'
-import { meet } from '../../kernels/meet/meet.ts'
 import type { Op, OpCall } from '../../kernels/op.ts'
+import { syncRanks } from '../../kernels/sync-ranks/sync-ranks.ts'
 import { isEnd } from '../../kernels/transfer/ends.ts'
 import { clipped } from '../../util/clipped.ts'
 import type { PlacedDevice } from '../../util/device.ts'
@@ -23,11 +23,11 @@ import { type Phase, type PhaseRange, phaseRanges, phasesOf } from './phases.ts'
 import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
 import {
   crossingsOf,
-  meetingsOf,
   type PreparedCrossing,
-  type PreparedMeeting,
+  type PreparedSyncPoint,
   type Stop,
   stopsOf,
+  syncPointsOf,
 } from './stops.ts'
 import '../functions/tensor-methods.ts'
 import {
@@ -125,7 +125,7 @@ export interface Prepared {
   /** Where a run exchanges with other devices and ranks before its gradients are complete, in order. */
   readonly stops: readonly Stop[]
   /** Those of `stops`; none where no layer needs other ranks. */
-  readonly meetings: readonly PreparedMeeting[]
+  readonly syncPoints: readonly PreparedSyncPoint[]
   /** Those of `stops`; none where all of the step is on one device. */
   readonly crossings: readonly PreparedCrossing[]
   /** Modules' buffers that the step changes and of which all ranks take one rank's. */
@@ -159,7 +159,7 @@ export interface TracedStep {
   /** Where outputs and gradients go. */
   readonly fixed: ReadonlyMap<GraphValue, Place>
   /** Meetings of ranks in all parts of the step, counted in order. */
-  readonly meetingNumbers: ReadonlyMap<GraphNode, number>
+  readonly syncPointNumbers: ReadonlyMap<GraphNode, number>
   /** The node that leaves a gradient in its bucket. */
   gradientNode(gradient: GraphValue): GraphNode
 }
@@ -270,9 +270,9 @@ export function traceStep(
     updates: trace.updates,
     after: trace.after,
     fixed,
-    meetingNumbers: new Map(
+    syncPointNumbers: new Map(
       [...nodes, ...tracedJoint]
-        .filter(({ op }) => op === (meet as Op))
+        .filter(({ op }) => op === (syncRanks as Op))
         .map((node, i) => [node, i]),
     ),
     gradientNode,
@@ -356,8 +356,8 @@ export function planStep(
     computeEnd,
     works,
     fixed,
-    numberOf: (meeting) => step.meetingNumbers.get(meeting)!,
-    hasRanks: trace.meetings !== undefined,
+    numberOf: (syncPoint) => step.syncPointNumbers.get(syncPoint)!,
+    hasRanks: trace.syncPoints !== undefined,
     isExchanged: trace.forwarded !== undefined,
   })
   return {
@@ -378,7 +378,7 @@ export function planStep(
     ),
     updates,
     stops,
-    meetings: meetingsOf(stops),
+    syncPoints: syncPointsOf(stops),
     crossings: crossingsOf(stops),
     sharedBuffers: sharedBuffersOf(nodes, trace.exchange),
     joint: segmentsOf(stages, computeEnd, endOf),

@@ -2,7 +2,7 @@ import type { StepLayout } from '../trace/exchange.ts'
 import type { Prepared } from './prepare.ts'
 
 /** What ranks must have in common of a prepared step. */
-export function layoutOf({ trace, meetings }: Prepared): StepLayout {
+export function layoutOf({ trace, syncPoints }: Prepared): StepLayout {
   const { exchange, reached, updates } = trace
   return {
     unused: (exchange?.parameters ?? [])
@@ -11,7 +11,7 @@ export function layoutOf({ trace, meetings }: Prepared): StepLayout {
     buckets: updates.map(({ bucket: { elements, parameters } }) =>
       [elements, ...parameters.map(({ name }) => name)].join(' '),
     ),
-    meetings: meetings.map(({ group }) => group),
+    syncPoints: syncPoints.map(({ group }) => group),
     samples: trace.weighing?.samples,
     fixed: trace.alike.fixed,
   }

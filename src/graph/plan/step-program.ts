@@ -101,7 +101,7 @@ export interface DeviceMemory extends Pick<ProgramMemory, 'peakBytes' | 'deviceB
 /** What a program was made of, on however many devices. */
 export type PreparedStep = Pick<
   Prepared,
-  'trace' | 'inputs' | 'outputs' | 'nodes' | 'updates' | 'meetings' | 'chosen'
+  'trace' | 'inputs' | 'outputs' | 'nodes' | 'updates' | 'syncPoints' | 'chosen'
 >
 
 /** A compiled function: the result of `compile`, on any device. */

@@ -9,10 +9,17 @@
  * layer's parameters travel while the device computes the layer before, or where it ends itself if that is earlier. Any meeting ends right
  * before its results are first read: sums of gradients travel during the rest of backward.
  */
-import { type MeetAttrs, meet, type Parts, partOf, partsOf } from '../../kernels/meet/meet.ts'
+
 import type { Op } from '../../kernels/op.ts'
+import {
+  type Parts,
+  partOf,
+  partsOf,
+  type SyncAttrs,
+  syncRanks,
+} from '../../kernels/sync-ranks/sync-ranks.ts'
 import { type EndAttrs, isEnd, send } from '../../kernels/transfer/ends.ts'
-import type { MeetingPlace } from '../trace/exchange.ts'
+import type { SyncPointPlace } from '../trace/exchange.ts'
 import { type GraphNode, type GraphValue, makerOf, storageOf } from '../trace/value.ts'
 import type { Place } from './plan.ts'
 import { isSameWork, type Work } from './work.ts'
@@ -32,7 +39,7 @@ export interface Wire {
 }
 
 /** What ranks exchange in the middle of a step. */
-export interface PreparedMeeting extends MeetingPlace {
+export interface PreparedSyncPoint extends SyncPointPlace {
   readonly node: GraphNode
   /** Its place among the step's meetings, the same on all ranks. */
   readonly number: number
@@ -54,7 +61,7 @@ export interface PreparedCrossing {
 /** What happens after dispatches [.., end); `work`: what those since the stop before are for. `watch`: nothing, unless the run is watched. */
 export type Stop = { readonly end: number; readonly work: Work } & (
   | { readonly kind: 'cross'; readonly crossing: PreparedCrossing }
-  | { readonly kind: 'begin' | 'end'; readonly meeting: PreparedMeeting }
+  | { readonly kind: 'begin' | 'end'; readonly syncPoint: PreparedSyncPoint }
   | { readonly kind: 'watch' }
 )
 
@@ -72,7 +79,7 @@ export interface StoppedStep {
   /** What each node is for. */
   readonly works: readonly Work[]
   readonly fixed: ReadonlyMap<GraphValue, Place>
-  readonly numberOf: (meeting: GraphNode) => number
+  readonly numberOf: (syncPoint: GraphNode) => number
   /** Whether other ranks are there to meet; where none are, the kernels' results stand. */
   readonly hasRanks: boolean
   /** Whether each meeting ends where it begins: a data-parallel model exchanges its gradients by buckets. */
@@ -82,15 +89,15 @@ export interface StoppedStep {
 /** In the order in which a program makes them. */
 export function stopsOf(step: StoppedStep): Stop[] {
   const { nodes, ends, hasRanks } = step
-  const isMeeting = ({ op }: GraphNode) => hasRanks && op === (meet as Op)
-  const stopsOfMeeting = nodes.some(isMeeting) ? meetingStops(step) : undefined
+  const isSyncPoint = ({ op }: GraphNode) => hasRanks && op === (syncRanks as Op)
+  const stopsOfSyncPoint = nodes.some(isSyncPoint) ? syncPointStops(step) : undefined
   const stops: UnlabelledStop[] = []
   let work = step.works[0]
   for (const [at, node] of nodes.entries()) {
     if (!isSameWork(work, step.works[at])) stops.push({ kind: 'watch', end: endBefore(ends, at) })
     work = step.works[at]
     if (isEnd(node.op)) addCrossing(stops, node, ends[at])
-    if (isMeeting(node)) stops.push(...stopsOfMeeting!(node, at))
+    if (isSyncPoint(node)) stops.push(...stopsOfSyncPoint!(node, at))
   }
   return labelled(
     stops.sort((a, b) => a.end - b.end),
@@ -114,7 +121,7 @@ function labelled(
 }
 
 /** Returns what gives the stops of each meeting in turn. */
-function meetingStops(step: StoppedStep): (node: GraphNode, at: number) => UnlabelledStop[] {
+function syncPointStops(step: StoppedStep): (node: GraphNode, at: number) => UnlabelledStop[] {
   const { nodes, ends, computeEnd, isExchanged } = step
   const firstReader = firstReaders(step)
   const endOf = new Map(nodes.map((node, at) => [node, ends[at]]))
@@ -133,7 +140,7 @@ function meetingStops(step: StoppedStep): (node: GraphNode, at: number) => Unlab
     // What nothing reads has no memory after the node.
     const isKept = (value: GraphValue) =>
       step.fixed.has(storageOf(value)) || firstReader(value, at) < nodes.length
-    const meeting = meetingOf(node, step.numberOf(node), isKept)
+    const syncPoint = syncPointOf(node, step.numberOf(node), isKept)
     const readAt = Math.min(...node.outputs.map((value) => firstReader(value, at)))
     const isCompute = end <= computeEnd
     const latest = Math.min(
@@ -146,8 +153,8 @@ function meetingStops(step: StoppedStep): (node: GraphNode, at: number) => Unlab
     const begin = !isCompute || isExchanged ? end : ready
     if (readsParameters) prefetchFrom = finish
     return [
-      { kind: 'begin', end: begin, meeting },
-      { kind: 'end', end: finish, meeting },
+      { kind: 'begin', end: begin, syncPoint },
+      { kind: 'end', end: finish, syncPoint },
     ]
   }
 }
@@ -173,26 +180,26 @@ function firstReaders({ nodes, fixed }: StoppedStep): (value: GraphValue, at: nu
   return (value, at) => readers.get(homeOf(value))?.find((reader) => reader > at) ?? nodes.length
 }
 
-function meetingOf(
+function syncPointOf(
   node: GraphNode,
   number: number,
   isKept: (value: GraphValue) => boolean,
-): PreparedMeeting {
-  const attrs = node.attrs as MeetAttrs
-  const { meeting, group, rank, size } = attrs
+): PreparedSyncPoint {
+  const attrs = node.attrs as SyncAttrs
+  const { syncPoint, group, rank, size } = attrs
   const parts = node.inputs.map(({ type }, at) => partsOf(type.shape[0], at, attrs))
   const all = Array.from({ length: size }, (_, at) => at)
   // A part alone begins its tensor; of a whole tensor every rank has its own.
   const ownParts = (values: readonly GraphValue[]) =>
-    wireOf(values, parts, [meeting === 'sum' ? 0 : rank], true)
+    wireOf(values, parts, [syncPoint === 'sum' ? 0 : rank], true)
   const taken =
-    meeting === 'gather' ? wireOf(node.outputs, parts, all, false) : ownParts(node.outputs)
+    syncPoint === 'gather' ? wireOf(node.outputs, parts, all, false) : ownParts(node.outputs)
   return {
     node,
     number,
-    meeting,
+    syncPoint,
     group,
-    given: meeting === 'scatter' ? wireOf(node.inputs, parts, all, false) : ownParts(node.inputs),
+    given: syncPoint === 'scatter' ? wireOf(node.inputs, parts, all, false) : ownParts(node.inputs),
     taken: { ...taken, rows: taken.rows.filter(({ value }) => isKept(value)) },
   }
 }
@@ -231,8 +238,8 @@ function addCrossing(stops: UnlabelledStop[], node: GraphNode, end: number): voi
 }
 
 /** The meetings of a step that has these stops, in the order in which they begin. */
-export const meetingsOf = (stops: readonly Stop[]): PreparedMeeting[] =>
-  stops.flatMap((stop) => (stop.kind === 'begin' ? [stop.meeting] : []))
+export const syncPointsOf = (stops: readonly Stop[]): PreparedSyncPoint[] =>
+  stops.flatMap((stop) => (stop.kind === 'begin' ? [stop.syncPoint] : []))
 
 export const crossingsOf = (stops: readonly Stop[]): PreparedCrossing[] =>
   stops.flatMap((stop) => (stop.kind === 'cross' ? [stop.crossing] : []))

@@ -1,7 +1,7 @@
 import { TabringError } from '../../util/errors.ts'
 import type { GivenInputs } from '../memory/host-values.ts'
 import type { GradientWeighing, Tally } from '../trace/exchange.ts'
-import type { Alike } from '../trace/settings-check.ts'
+import type { SettingsConsistency } from '../trace/settings-check.ts'
 import { type Counts, type CountsRule, type Factors, StepNotes } from '../trace/step-notes.ts'
 import type { MeanOver, ScalarBlock } from '../trace/trace.ts'
 import { commonMean, countIn, mostOf } from './mean-over.ts'
@@ -11,14 +11,14 @@ export const newTally = (): Tally => ({ runs: 0, weighed: 0, weights: 0, count: 
 /** Weights travel in these units, exactly where they are sums of few. */
 const weightUnit = 2 ** -22
 /** No weight that can be right is beyond it. */
-const mostUnits = 2 ** 24
+const maxUnits = 2 ** 24
 /** What a sum of weights may be off by: users divide in floats. */
 const weightTolerance = 1e-4
 
 const unitsOf = (weight: number): number =>
   Number.isNaN(weight)
-    ? mostUnits
-    : Math.max(-mostUnits, Math.min(mostUnits, Math.round(weight / weightUnit)))
+    ? maxUnits
+    : Math.max(-maxUnits, Math.min(maxUnits, Math.round(weight / weightUnit)))
 const low = (count: number): number => count % 0x10000
 const high = (count: number): number => Math.floor(count / 0x10000)
 
@@ -47,10 +47,10 @@ export class Weighing implements GradientWeighing, CountsRule {
   readonly #tally: Tally | undefined
   readonly #isMicroStep: boolean
   readonly #ranks: () => Ranks
-  readonly #alike: Alike
+  readonly #consistency: SettingsConsistency
   /** What counts in full batches, by rank and on all ranks. */
   #mostByRank: readonly number[]
-  #most: number
+  #max: number
   /** Of the run under way: what its update has counted on this rank, and what it counts itself. */
   #own = newTally()
   #last = 0
@@ -67,7 +67,7 @@ export class Weighing implements GradientWeighing, CountsRule {
     readonly partWeight?: number | undefined
     readonly tally?: Tally | undefined
     readonly ranks: () => Ranks
-    readonly alike: Alike
+    readonly alike: SettingsConsistency
   }) {
     this.#mean = commonMean(options.means)
     this.#scalars = options.scalars
@@ -76,11 +76,11 @@ export class Weighing implements GradientWeighing, CountsRule {
     this.#tally = options.tally
     this.#isMicroStep = options.part === 'add'
     this.#ranks = options.ranks
-    this.#alike = options.alike
+    this.#consistency = options.alike
     const { samples = 0 } = this
     const { size } = options.ranks()
     this.#mostByRank = new Array(size).fill(samples)
-    this.#most = samples * size
+    this.#max = samples * size
   }
 
   /** What counts in a full batch of this rank; undefined where runs are weighed alike. */
@@ -95,7 +95,7 @@ export class Weighing implements GradientWeighing, CountsRule {
   /** Takes what counts in full batches on each rank. */
   settle(samples: readonly number[]): void {
     this.#mostByRank = samples
-    this.#most = samples.reduce((sum, next) => sum + next, 0)
+    this.#max = samples.reduce((sum, next) => sum + next, 0)
   }
 
   /** Counts a run that has given its scalars; `inputs` undefined for a shadow's. errors: `graph.misuse` for weights in some micro-steps alone. */
@@ -110,7 +110,7 @@ export class Weighing implements GradientWeighing, CountsRule {
     const isWeighed = scalars.wasSet(this.#name)
     const count =
       this.#mean && !isWeighed ? countIn(this.#mean, inputs, (slot) => scalars.value(slot)) : 0
-    if (this.#mean && !isWeighed) scalars.assign(this.#name, count === 0 ? 0 : count / this.#most)
+    if (this.#mean && !isWeighed) scalars.assign(this.#name, count === 0 ? 0 : count / this.#max)
     if (!allowUpdates) return
     this.#last = count
     const own = {
@@ -134,7 +134,7 @@ export class Weighing implements GradientWeighing, CountsRule {
 
   /** What ranks send each other in the step that has begun; the same object to its end. */
   stepNotes(flags: number): StepNotes {
-    return new StepNotes(flags, this.#counts(), this, this.#alike)
+    return new StepNotes(flags, this.#counts(), this, this.#consistency)
   }
 
   firstWrong(all: readonly Counts[]): number {
@@ -173,7 +173,7 @@ export class Weighing implements GradientWeighing, CountsRule {
     if (!this.#mean) return { gradients: size / ranks, outputs: size / ranks }
     const factor = (count: number, of: number) =>
       // Nothing counted: sums of nothing, whatever their factor; a mean of nothing is NaN unless a run may say so.
-      count === 0 ? undefined : (of * this.#most) / (count * ranks)
+      count === 0 ? undefined : (of * this.#max) / (count * ranks)
     const last = factor(sums.lastHigh * 0x10000 + sums.lastLow, size - shadows)
     return {
       gradients: factor(sums.countHigh * 0x10000 + sums.countLow, runs) ?? 1,
@@ -202,23 +202,23 @@ export class Weighing implements GradientWeighing, CountsRule {
 }
 
 /**
- * The first rank that tells of more than a rank can count, or -1. `most`: what counts in a full batch, by rank; undefined where nothing is
+ * The first rank that tells of more than a rank can count, or -1. `max`: what counts in a full batch, by rank; undefined where nothing is
  * counted. A rank may run some more micro-steps than most: twice as many and one.
  */
-function firstWrong(all: readonly Counts[], most: readonly number[] | undefined): number {
+function firstWrong(all: readonly Counts[], max: readonly number[] | undefined): number {
   const runs = all.filter(({ shadows }) => shadows === 0).map((words) => words.runs)
   const usualRuns = runs.toSorted((a, b) => a - b)[(runs.length - 1) >> 1] ?? 0
-  const mostRuns = most ? 2 * usualRuns + 1 : Number.MAX_SAFE_INTEGER
+  const maxRuns = max ? 2 * usualRuns + 1 : Number.MAX_SAFE_INTEGER
   const isCount = (low: number, high: number, limit: number) =>
     low >= 0 && high >= 0 && high * 0x10000 + low <= limit
   const isRight = (words: Counts, rank: number) =>
     Object.values(words).every(Number.isSafeInteger) &&
     (words.shadows === 0 || words.shadows === 1) &&
     words.runs >= 0 &&
-    words.runs <= (words.shadows === 1 ? 0 : mostRuns) &&
+    words.runs <= (words.shadows === 1 ? 0 : maxRuns) &&
     words.weighed >= 0 &&
     words.weighed <= words.runs &&
-    isCount(words.countLow, words.countHigh, (most?.[rank] ?? 0) * words.runs) &&
-    isCount(words.lastLow, words.lastHigh, most?.[rank] ?? 0)
+    isCount(words.countLow, words.countHigh, (max?.[rank] ?? 0) * words.runs) &&
+    isCount(words.lastLow, words.lastHigh, max?.[rank] ?? 0)
   return all.findIndex((words, rank) => !isRight(words, rank))
 }

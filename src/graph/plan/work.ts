@@ -1,4 +1,4 @@
-import type { Meeting } from '../../kernels/meet/meet.ts'
+import type { SyncPoint } from '../../kernels/sync-ranks/sync-ranks.ts'
 import type { StageTask } from '../trace/stage-marks.ts'
 import type { Phase } from './phases.ts'
 
@@ -44,24 +44,24 @@ export function workOfMark(name: string):
   }
 }
 
-type MeetingEvent = 'launched' | 'met' | 'ended'
+type SyncPointEvent = 'launched' | 'met' | 'ended'
 
 /** The name of a mark of a watched run: what happened to a meeting. */
-export const meetingMark = (
-  { meeting, number }: { readonly meeting: Meeting; readonly number: number },
-  what: MeetingEvent,
-): string => `${meeting} ${number}: ${what}`
+export const syncPointMark = (
+  { syncPoint, number }: { readonly syncPoint: SyncPoint; readonly number: number },
+  what: SyncPointEvent,
+): string => `${syncPoint} ${number}: ${what}`
 
 /** The meeting of a mark; undefined for other marks. */
-export function meetingOfMark(
+export function syncPointOfMark(
   name: string,
-): { meeting: Meeting; number: number; what: MeetingEvent } | undefined {
-  const [, meeting, number, what] =
+): { syncPoint: SyncPoint; number: number; what: SyncPointEvent } | undefined {
+  const [, syncPoint, number, what] =
     /^(sum|gather|scatter) (\d+): (launched|met|ended)$/.exec(name) ?? []
-  if (!meeting) return undefined
+  if (!syncPoint) return undefined
   return {
-    meeting: meeting as Meeting,
+    syncPoint: syncPoint as SyncPoint,
     number: Number(number),
-    what: what as MeetingEvent,
+    what: what as SyncPointEvent,
   }
 }

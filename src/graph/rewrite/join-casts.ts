@@ -45,7 +45,7 @@ export function joinCasts(editor: Editor): void {
 }
 
 /** Copies share a dispatch while they are small beside what starting one costs; large ones live as shortly as they can. */
-const mostSharedBytes = 128 * 1024
+const maxSharedBytes = 128 * 1024
 
 /** Tells f16 copies of parameters that may be made as late as they are read. */
 export function copiesOfParameters(editor: Editor): (node: GraphNode) => boolean {
@@ -77,7 +77,7 @@ export function shareCopies(editor: Editor): void {
     if (!isCast(node) || parameterOf(node).leaf?.kind !== 'parameter') continue
     const isApart =
       group.length === maxCopies ||
-      bytes([...group, node]) > mostSharedBytes ||
+      bytes([...group, node]) > maxSharedBytes ||
       group.some((other) => deviceOf(parameterOf(other)) !== deviceOf(parameterOf(node))) ||
       // Forward ends with the weight that backward begins with: they are copied apart.
       group.some((other) => parameterOf(other) === parameterOf(node)) ||

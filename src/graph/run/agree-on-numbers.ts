@@ -1,6 +1,6 @@
 import { isTexts } from '../../util/kind-of.ts'
 import type { RankMessages } from '../trace/exchange.ts'
-import { type Alike, settingsError } from '../trace/settings-check.ts'
+import { type SettingsConsistency, settingsError } from '../trace/settings-check.ts'
 import type { Trace } from '../trace/trace.ts'
 
 const keys = { words: 0, numbers: 1 } as const
@@ -18,16 +18,16 @@ export const hasJointUpdate = (
  */
 export async function agreeOnNumbers(
   group: RankMessages,
-  alike: Alike,
+  alike: SettingsConsistency,
   scalars: Float32Array,
 ): Promise<void> {
   alike.note(scalars)
   const own = Float32Array.from(alike.words())
-  const numbers = alike.told()
+  const numbers = alike.numbers()
   const sequence = group.takeSequence()
   const all = await group.allGatherConcat(own, { sequence, bucket: keys.words })
   if (all.every((word, i) => word === own[i % own.length])) return
   const key = { sequence, bucket: keys.numbers }
-  const told = await group.gatherJson('optimizer settings', numbers(), isTexts, key)
-  throw settingsError(told, group.ranks)
+  const received = await group.gatherJson('optimizer settings', numbers(), isTexts, key)
+  throw settingsError(received, group.ranks)
 }

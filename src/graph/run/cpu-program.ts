@@ -37,7 +37,7 @@ import {
   type StepProgram,
   type StepTimes,
 } from '../plan/step-program.ts'
-import type { PreparedMeeting } from '../plan/stops.ts'
+import type { PreparedSyncPoint } from '../plan/stops.ts'
 import { callOf, type GraphNode, type GraphValue, storageOf } from '../trace/value.ts'
 import type { Wires } from './crossings.ts'
 import { HostPort } from './host-port.ts'
@@ -58,8 +58,8 @@ const toHostData = (values: HostArray, { dtype }: TensorType): HostData =>
 const emptyOf = ({ shape, dtype }: TensorType): HostData =>
   new hostArrays[dtype as HostDType](countElements(shape))
 
-/** Numbers as `Look` gives them. */
-const toLook = (values: HostArray, type: TensorType): HostData =>
+/** Numbers as `ModelQuery` gives them. */
+const toCheck = (values: HostArray, type: TensorType): HostData =>
   type.dtype === 'f16' ? Float32Array.from(values) : toHostData(values, type)
 
 /** What `compute` returns. errors: `gpu.limit`, naming op and shapes, where JavaScript has no memory for the results. */
@@ -98,12 +98,12 @@ export class CpuProgram implements StepProgram {
   readonly #clock = new StepClock()
   readonly #phases: ReadonlyMap<GraphNode, Phase>
   /** By node where ranks meet. */
-  readonly #meetings: ReadonlyMap<GraphNode, PreparedMeeting>
+  readonly #syncPoints: ReadonlyMap<GraphNode, PreparedSyncPoint>
   /** By node of forward and backward: intermediates that nothing reads after it. */
   readonly #dead = new Map<GraphNode, GraphValue[]>()
   #last: Promise<unknown> = Promise.resolve()
   #lastBreathMs = 0
-  #mostBytes = 0
+  #maxBytes = 0
   #wires: Wires | undefined
   /** Of a run that is watched, of a step that ranks or devices split. */
   #watch: HostWorkWatch | undefined
@@ -119,9 +119,9 @@ export class CpuProgram implements StepProgram {
     this.#scalars = new Float32Array(Math.max(1, prepared.trace.scalars.size))
     this.#phases = new Map(prepared.nodes.map((node, i) => [node, prepared.nodePhases[i]]))
     const { forwarded } = prepared.trace
-    const meets = allowUpdates && forwarded?.size !== 1
-    this.#meetings = new Map(
-      meets ? prepared.meetings.map((meeting) => [meeting.node, meeting]) : [],
+    const synchronizes = allowUpdates && forwarded?.size !== 1
+    this.#syncPoints = new Map(
+      synchronizes ? prepared.syncPoints.map((syncPoint) => [syncPoint.node, syncPoint]) : [],
     )
     for (const { update } of prepared.updates) update.bucket.allocate('host')
     const lastUse = new Map<GraphValue, GraphNode>()
@@ -146,7 +146,7 @@ export class CpuProgram implements StepProgram {
 
   get memory(): ProgramMemory {
     const { peakBytes, lowerBoundBytes } = this.prepared.plan
-    return { peakBytes, lowerBoundBytes, deviceBytes: this.#mostBytes, ioBytes: 0 }
+    return { peakBytes, lowerBoundBytes, deviceBytes: this.#maxBytes, ioBytes: 0 }
   }
 
   async run(
@@ -213,9 +213,9 @@ export class CpuProgram implements StepProgram {
   ): Promise<RunOutputs> {
     const beganMs = performance.now()
     fillScalars(this.prepared, scalars, given, this.#scalars, this.#allowUpdates)
-    const { exchange, meetings } = this.prepared.trace
+    const { exchange, syncPoints } = this.prepared.trace
     if (this.#allowUpdates && this.#exchanges) exchange!.beginStep()
-    else if (this.#meetings.size > 0) meetings!.beginStep()
+    else if (this.#syncPoints.size > 0) syncPoints!.beginStep()
     return this.#runFilled(given, beganMs)
   }
 
@@ -270,10 +270,10 @@ export class CpuProgram implements StepProgram {
 
   /** Forward and backward of a rank without samples: zeros where ranks meet, and zeros for gradients. */
   async #shadowForward(): Promise<void> {
-    const { meetings, updates, trace } = this.prepared
-    for (const meeting of meetings) {
-      const zeros = new Float32Array(meeting.given.length)
-      await trace.meetings!.meet(meeting.number, zeros, meeting)
+    const { syncPoints, updates, trace } = this.prepared
+    for (const syncPoint of syncPoints) {
+      const zeros = new Float32Array(syncPoint.given.length)
+      await trace.syncPoints!.syncRanks(syncPoint.number, zeros, syncPoint)
     }
     for (const { update } of updates) {
       const { elements, gradientPool } = update.bucket
@@ -296,39 +296,41 @@ export class CpuProgram implements StepProgram {
         this.#lastBreathMs = performance.now()
       }
       const isCrossing = isEnd(node.op)
-      const isMeeting = isCrossing || this.#meetings.has(node)
+      const isSyncPoint = isCrossing || this.#syncPoints.has(node)
       if (!node.op.isView && !isCrossing) {
         watch?.enter(workOf.get(node)!)
         this.#compute(node, inputs, values)
       }
-      if (isMeeting) watch?.leave()
+      if (isSyncPoint) watch?.leave()
       leave()
-      await this.#meet(node, inputs, values)
+      await this.#syncRanks(node, inputs, values)
       if (isCrossing) await this.#cross(node, inputs, values)
       if (!node.op.isView) {
-        const look: ReadValue = async (value) =>
-          toLook(this.#read(value, inputs, values), value.type)
-        await this.#onNode?.(node, look, trace)
+        const readValue: ReadValue = async (value) =>
+          toCheck(this.#read(value, inputs, values), value.type)
+        await this.#onNode?.(node, readValue, trace)
       }
       for (const value of this.#dead.get(node) ?? []) values.delete(value)
     }
   }
 
   /** Puts what all ranks make in the place of a node's result, where they meet. */
-  async #meet(
+  async #syncRanks(
     node: GraphNode,
     inputs: ReadonlyMap<string, HostArray>,
     values: Map<GraphValue, HostArray>,
   ): Promise<void> {
-    const meeting = this.#meetings.get(node)
-    if (!meeting) return
-    const { given, taken, number } = meeting
+    const syncPoint = this.#syncPoints.get(node)
+    if (!syncPoint) return
+    const { given, taken, number } = syncPoint
     const own = new Float32Array(given.length)
     for (const { value, start, wire, count } of given.rows)
       own.set(this.#read(value, inputs, values).subarray(start, start + count), wire)
-    const { meetings } = this.prepared.trace
-    const exchange = markExchange(meeting, this.onMark, (run) => this.#clock.exchange(run))
-    const all = await exchange((onMet) => meetings!.meet(number, own, meeting, onMet))
+    const { syncPoints } = this.prepared.trace
+    const exchange = markExchange(syncPoint, this.onMark, (run) => this.#clock.exchange(run))
+    const all = await exchange((onAllBegun) =>
+      syncPoints!.syncRanks(number, own, syncPoint, onAllBegun),
+    )
     const results = new Map(node.outputs.map((value) => [value, this.#read(value, inputs, values)]))
     for (const { value, start, wire, count } of taken.rows)
       results.get(value)!.set(all.subarray(wire, wire + count), start)
@@ -388,7 +390,7 @@ export class CpuProgram implements StepProgram {
     }
     let bytes = 0
     for (const { type } of values.keys()) bytes += bytesOf(type)
-    this.#mostBytes = Math.max(this.#mostBytes, bytes)
+    this.#maxBytes = Math.max(this.#maxBytes, bytes)
   }
 
   #read(

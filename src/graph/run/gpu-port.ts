@@ -112,10 +112,10 @@ export class GpuPort implements DevicePort {
   }
 
   /** Runs an exchange in the middle of forward or backward. */
-  async aside<T>(meet: (onMet: () => void) => Promise<T>): Promise<T> {
+  async aside<T>(exchange: (onAllBegun: () => void) => Promise<T>): Promise<T> {
     this.#leaveBackward()
     try {
-      return await this.clock.exchange(meet)
+      return await this.clock.exchange(exchange)
     } finally {
       this.#leaveBackward = this.clock.enter('backward')
     }

@@ -27,7 +27,6 @@ import {
 import type { Stop } from '../plan/stops.ts'
 import { Crossings, type Wires } from './crossings.ts'
 import { GpuPort } from './gpu-port.ts'
-import { Meetings, type RunExchange } from './meetings.ts'
 import { outOfMemory } from './out-of-memory.ts'
 import { OutputReadback } from './output-readback.ts'
 import { PhaseTimer, sharesOfOnePhase, splitTime } from './phase-timer.ts'
@@ -35,6 +34,7 @@ import { ProgramBuffers, type StagedInputs } from './program-buffers.ts'
 import { RecordedDispatches } from './recorded-dispatches.ts'
 import { StepExchange } from './step-exchange.ts'
 import { submitCuts } from './submit-cuts.ts'
+import { type RunExchange, SyncPoints } from './sync-points.ts'
 import { WorkWatch } from './work-watch.ts'
 
 type Instruments = typeof import('../inside/instruments.ts')
@@ -72,7 +72,7 @@ export class GpuProgram implements StepProgram {
   readonly #dispatches: RecordedDispatches
   readonly #readbacks: readonly OutputReadback[]
   readonly #shared: SharedStep | undefined
-  readonly #meetings: Meetings | undefined
+  readonly #syncPoints: SyncPoints | undefined
   readonly #crossings: Crossings | undefined
   /** What switches ask for; both undefined as a rule. */
   readonly #profile: Profile | undefined
@@ -113,7 +113,7 @@ export class GpuProgram implements StepProgram {
       )
       this.#shared = { port, exchange: new StepExchange(exchange, prepared, port, port.clock) }
     }
-    this.#meetings = Meetings.of(gpu, prepared, this.#buffers)
+    this.#syncPoints = SyncPoints.of(gpu, prepared, this.#buffers)
     if (prepared.crossings.length > 0) this.#crossings = new Crossings(gpu, prepared, this.#buffers)
     if (!this.#profile && !this.#check) {
       this.#timer = PhaseTimer.of(gpu, this.#shared ? computeRanges(prepared) : prepared.phases)
@@ -165,7 +165,7 @@ export class GpuProgram implements StepProgram {
     const { peakBytes, lowerBoundBytes } = this.prepared.plan
     const { intermediateBytes, ioBytes } = this.#buffers
     const readback = this.#readbacks.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
-    const exchanged = (this.#crossings?.sizeBytes ?? 0) + (this.#meetings?.sizeBytes ?? 0)
+    const exchanged = (this.#crossings?.sizeBytes ?? 0) + (this.#syncPoints?.sizeBytes ?? 0)
     return {
       peakBytes,
       lowerBoundBytes,
@@ -199,7 +199,7 @@ export class GpuProgram implements StepProgram {
     refuseNoSync(this.prepared)
     const readback = this.#readbacks[this.#runs++ % runsInFlight]
     // Buckets, like the switches' instruments, exist once: then one run goes after the other.
-    const isSerial = this.#shared ?? this.#meetings ?? this.#profile ?? this.#check
+    const isSerial = this.#shared ?? this.#syncPoints ?? this.#profile ?? this.#check
     if (inputs && (readback.heldBy || (isSerial && this.#latest))) {
       inputs = copyInputs(inputs, this.#buffers.inputs.keys())
       scalars = { ...scalars }
@@ -211,7 +211,7 @@ export class GpuProgram implements StepProgram {
     this.#timer?.begin()
     const staged = this.#buffers.write(gpu, this.prepared, inputs, scalars)
     if (this.#shared) this.prepared.trace.exchange!.beginStep()
-    else if (this.#meetings) this.prepared.trace.meetings!.beginStep()
+    else if (this.#syncPoints) this.prepared.trace.syncPoints!.beginStep()
     const running = this.#shared
       ? this.#runSynchronized(this.#shared, staged, readback, began, !inputs)
       : this.#runAlone(staged, readback, began)
@@ -258,7 +258,7 @@ export class GpuProgram implements StepProgram {
     for (const { update } of this.prepared.updates) update.bucket.removeProgram()
     this.#buffers.destroy()
     this.#shared?.port.destroy()
-    this.#meetings?.destroy()
+    this.#syncPoints?.destroy()
     this.#crossings?.destroy()
     this.#profile?.destroy()
     this.#timer?.destroy()
@@ -328,10 +328,10 @@ export class GpuProgram implements StepProgram {
     if (stop.kind === 'watch') this.#gpu.submit(encoder)
     else if (stop.kind === 'cross') await this.#crossings!.hold(stop.crossing, encoder)
     else if (stop.kind === 'begin')
-      await this.#meetings!.begin(stop.meeting, encoder, isShadow, around)
+      await this.#syncPoints!.begin(stop.syncPoint, encoder, isShadow, around)
     else {
       this.#gpu.submit(encoder)
-      await this.#meetings!.end(stop.meeting, isShadow)
+      await this.#syncPoints!.end(stop.syncPoint, isShadow)
     }
     return this.#gpu.device.createCommandEncoder()
   }

@@ -106,7 +106,7 @@ export class SplitProgram implements StepProgram {
       outputs: all.flatMap(({ outputs }) => outputs),
       nodes: all.flatMap(({ nodes }) => nodes),
       updates: all.flatMap(({ updates }) => updates),
-      meetings: all.flatMap(({ meetings }) => meetings),
+      syncPoints: all.flatMap(({ syncPoints }) => syncPoints),
       chosen: Object.assign({}, ...all.map(({ chosen }) => chosen)),
     }
     this.#scalars = new Float32Array(Math.max(1, trace.scalars.size))
@@ -159,7 +159,7 @@ export class SplitProgram implements StepProgram {
     const beganMs = performance.now()
     const inputs = checkInputs(this.prepared, given)
     fillScalars(this.prepared, scalars, onHost(inputs), this.#scalars)
-    if (this.prepared.meetings.length > 0) this.prepared.trace.meetings!.beginStep()
+    if (this.prepared.syncPoints.length > 0) this.prepared.trace.syncPoints!.beginStep()
     const agreed = this.#comparesSettings
       ? agreeOnNumbers(this.#messages!, this.prepared.trace.alike, this.#scalars)
       : undefined

@@ -37,8 +37,8 @@ export class StepClock {
     }
   }
 
-  /** Runs an exchange: waiting until it calls `onMet`, since all ranks have begun it, on the wire from then on. */
-  async exchange<T>(run: (onMet: () => void) => Promise<T>): Promise<T> {
+  /** Runs an exchange: waiting until it calls `onAllBegun`, since all ranks have begun it, on the wire from then on. */
+  async exchange<T>(run: (onAllBegun: () => void) => Promise<T>): Promise<T> {
     let leave = this.enter('wait')
     try {
       return await run(() => {

@@ -1,6 +1,6 @@
 import { invariant } from '../../util/errors.ts'
 import type { Memory } from '../memory/memory-device.ts'
-import { noteToldToAll } from '../plan/agreement.ts'
+import { noteOnAllRanks } from '../plan/agreement.ts'
 import type { Prepared } from '../plan/prepare.ts'
 import type { OnMark, RunOutputs } from '../plan/step-program.ts'
 import { tailElements } from '../trace/bucket.ts'
@@ -130,7 +130,7 @@ export class StepExchange {
       // The group goes on where ranks refuse a step, so nothing of it may be under way in the next one.
       const { refusal } = this.#notes
       if (refusal) {
-        noteToldToAll(refusal)
+        noteOnAllRanks(refusal)
         await Promise.allSettled([...this.#reduced, shared])
       }
       throw error
@@ -155,9 +155,9 @@ export class StepExchange {
     if (index === 0) this.#weighTail(this.#tailOf(gradients))
     const { bucket } = this.#prepared.updates[index].update
     const place = { index, isLast: index === this.#buckets.length - 1 }
-    await this.#clock.exchange((onMet) =>
+    await this.#clock.exchange((onAllBegun) =>
       this.#exchange.reduceGradients(bucket, place, gradients, this.#notes, () => {
-        onMet()
+        onAllBegun()
         this.#mark(`bucket ${index} met for reduceScatter`)
       }),
     )
@@ -171,8 +171,8 @@ export class StepExchange {
     for (const [index, { reductions }] of this.#prepared.joint.entries()) {
       const own = await this.#port.runJoint(index)
       if (reductions.length === 0) continue
-      const all = await this.#clock.exchange((onMet) =>
-        this.#exchange.gatherScalars(index, own, onMet),
+      const all = await this.#clock.exchange((onAllBegun) =>
+        this.#exchange.gatherScalars(index, own, onAllBegun),
       )
       for (const [pair, reduction] of reductions.entries())
         this.#port.writeJoint(index, pair, joinRanks(reduction, all, pair, reductions.length))
@@ -186,9 +186,9 @@ export class StepExchange {
     await this.#port.update(index, parameters.subarray(start, end), start)
     const { elements, parameterPool } = this.#prepared.updates[index].update.bucket
     parameters.set(gradients.subarray(elements), elements)
-    await this.#clock.exchange((onMet) =>
+    await this.#clock.exchange((onAllBegun) =>
       this.#exchange.allGather(index, parameters, () => {
-        onMet()
+        onAllBegun()
         this.#mark(`bucket ${index} met for allGather`)
       }),
     )
@@ -204,7 +204,7 @@ export class StepExchange {
     const isRoot = this.#exchange.bufferRoot === this.#exchange.rank
     const words = new Float32Array(shared.length)
     if (isRoot) await this.#port.readShared(words)
-    await this.#clock.exchange((onMet) => this.#exchange.broadcastBuffers(words, onMet))
+    await this.#clock.exchange((onAllBegun) => this.#exchange.broadcastBuffers(words, onAllBegun))
     if (!isRoot) writeBuffers(memory, shared, words)
   }
 

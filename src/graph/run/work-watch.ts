@@ -1,8 +1,8 @@
 import type { Gpu } from '../../gpu/device.ts'
 import type { OnMark } from '../plan/step-program.ts'
 import type { Stop } from '../plan/stops.ts'
-import { isSameWork, meetingMark, type Work, workMark } from '../plan/work.ts'
-import { type RunExchange, untimed } from './meetings.ts'
+import { isSameWork, syncPointMark, type Work, workMark } from '../plan/work.ts'
+import { type RunExchange, untimed } from './sync-points.ts'
 
 /** Notes when the device did each piece of a watched run, and when its meetings took place. */
 export class WorkWatch {
@@ -31,7 +31,7 @@ export class WorkWatch {
 
   /** Runs a stop's exchange and notes it. */
   around(stop: Stop): RunExchange | undefined {
-    return stop.kind === 'begin' ? markExchange(stop.meeting, this.#onMark) : undefined
+    return stop.kind === 'begin' ? markExchange(stop.syncPoint, this.#onMark) : undefined
   }
 }
 
@@ -69,18 +69,18 @@ export class HostWorkWatch {
 /** Notes when an exchange was launched, when all ranks had launched it, and when it ended. `around` runs it. */
 export const markExchange =
   (
-    meeting: Parameters<typeof meetingMark>[0],
+    syncPoint: Parameters<typeof syncPointMark>[0],
     onMark: OnMark | undefined,
     around = untimed,
   ): RunExchange =>
   async (run) => {
     const mark = (what: 'launched' | 'met' | 'ended') =>
-      onMark?.(meetingMark(meeting, what), performance.now())
+      onMark?.(syncPointMark(syncPoint, what), performance.now())
     mark('launched')
-    const result = await around((onMet) =>
+    const result = await around((onAllBegun) =>
       run(() => {
         mark('met')
-        onMet()
+        onAllBegun()
       }),
     )
     mark('ended')

@@ -251,7 +251,7 @@ function addTo(trace: Trace, earlier: GraphValue, gradient: GraphValue): GraphVa
  * A parameter's f16 copy is made again where backward reads it, so that it does not live from forward on; anything else is
  * read where it is.
  */
-function copiedAnew(trace: Trace, value: GraphValue): GraphValue {
+function copiedAgain(trace: Trace, value: GraphValue): GraphValue {
   const { node } = value
   const isCopy =
     node?.op === (map as Op) &&
@@ -281,7 +281,7 @@ function applyRule(
   // Values that are computed again for the rule are part of it.
   const from = nextNodeId()
   const context: GradientContext = {
-    inputs: inputs.map((value) => copiedAnew(trace, read(value))),
+    inputs: inputs.map((value) => copiedAgain(trace, read(value))),
     outputs: outputs.map(read),
     outputGradients,
     attrs,

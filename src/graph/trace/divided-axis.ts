@@ -39,7 +39,7 @@ export interface Operand {
 }
 
 const partOfAxis = 'each rank has only a part of this axis, which ColwiseParallel divides'
-const notAlike =
+const isDifferent =
   'each rank has only a part of an axis of one input, which ColwiseParallel divides, but not the same part of the others'
 
 const needsWhole =
@@ -60,7 +60,7 @@ function elementwise(operands: readonly Operand[]): AfterOp {
   const sizeOf = ({ shape }: Operand) => shape[shape.length - fromEnd] ?? 1
   const divided = operands.filter(({ at }) => at)
   const [{ at: first }] = divided
-  const isAlike = divided.every(
+  const areEqual = divided.every(
     (one) =>
       one.shape.length - one.at!.axis === fromEnd &&
       one.at!.span === first!.span &&
@@ -73,7 +73,7 @@ function elementwise(operands: readonly Operand[]): AfterOp {
   const whole = operands.find((one) => !isFree(one))?.value.leaf
   if (whole?.kind === 'parameter')
     return `${whole.parameter.title} is not divided, but the other input is, by ColwiseParallel`
-  if (!isAlike || !operands.every(isFree)) return notAlike
+  if (!areEqual || !operands.every(isFree)) return isDifferent
   return { axis: rank - fromEnd, span: first!.span }
 }
 
@@ -149,12 +149,12 @@ const placed: Rule = ([{ shape: from, at }], { shape, axes, step }: PlaceAttrs) 
 /** Along the divided axis, inputs become blocks. */
 const joined: Rule = (operands, { axis }: SplitAttrs) => {
   const first = operands.flatMap(({ at }) => at ?? [])[0]
-  const isAlike = operands.every(({ value, at }) =>
+  const areEqual = operands.every(({ value, at }) =>
     at
       ? at.axis === first.axis && at.span === first.span
       : axis !== first.axis && repeats(value, first.axis),
   )
-  return isAlike ? first : notAlike
+  return areEqual ? first : isDifferent
 }
 
 const cut: Rule = ([{ at }], { axis, sizes }: SplitAttrs) =>
@@ -179,12 +179,12 @@ const multiplied: Rule = (operands, { form }: MatmulAttrs) => {
     return [{ fromEnd, name: fromEnd > 2 ? 'batch' : letters[form][side][2 - fromEnd] }]
   })
   if (roles.some(({ name }) => name === 'k')) {
-    const isAlike =
+    const areEqual =
       roles.length === 2 && roles[0].name === roles[1].name && a.at?.span === b.at?.span
-    return isAlike && (a.isParameter || b.isParameter) ? undefined : partOfAxis
+    return areEqual && (a.isParameter || b.isParameter) ? undefined : partOfAxis
   }
   if (roles.every(({ name }) => name === 'batch')) return elementwise([a, b].map(ofMatrices))
-  if (roles.length > 1) return notAlike
+  if (roles.length > 1) return isDifferent
   const [{ name }] = roles
   return { axis: rank - (name === 'n' ? 1 : 2), span: (a.at ?? b.at)!.span }
 }
@@ -193,15 +193,15 @@ const multiplied: Rule = (operands, { form }: MatmulAttrs) => {
 const attended: Rule = (operands, { layout }: AttentionAttrs) => {
   const [query, ...others] = operands.slice(0, layout === 'packed' ? 1 : 3)
   const { at, shape } = query
-  const isAlike = others.every((one) => one.at?.axis === at?.axis && one.at?.span === at?.span)
-  if (!at || !isAlike) return notAlike
+  const areEqual = others.every((one) => one.at?.axis === at?.axis && one.at?.span === at?.span)
+  if (!at || !areEqual) return isDifferent
   const mask = operands.at(layout === 'packed' ? 1 : 3)
   if (layout === 'heads') {
     if (at.axis >= shape.length - 2) return partOfAxis
     return mask ? elementwise([query, mask].map(ofMatrices)) : at
   }
   if (mask && (mask.shape.at(-3) ?? 1) > 1 && !repeats(mask.value, mask.shape.length - 3))
-    return notAlike
+    return isDifferent
   const width = shape[shape.length - 1] / (layout === 'packed' ? 3 : 1)
   if (at.axis !== shape.length - 1) return partOfAxis
   return at.span === width

@@ -4,9 +4,9 @@ import { crossEntropy } from '../../kernels/cross-entropy/cross-entropy.ts'
 import { crossEntropyRows } from '../../kernels/cross-entropy-rows/cross-entropy-rows.ts'
 import { dropout } from '../../kernels/dropout/dropout.ts'
 import { type MapAttrs, map } from '../../kernels/map/map.ts'
-import { type MeetAttrs, meet } from '../../kernels/meet/meet.ts'
 import { norm } from '../../kernels/norm/norm.ts'
 import type { Op } from '../../kernels/op.ts'
+import { type SyncAttrs, syncRanks } from '../../kernels/sync-ranks/sync-ranks.ts'
 import { transfer } from '../../kernels/transfer/transfer.ts'
 import { triangle } from '../../kernels/triangle/triangle.ts'
 import { place, type ViewAttrs, view } from '../../kernels/view/view.ts'
@@ -65,7 +65,7 @@ export class DividedValues {
   }
 
   follow({ op, inputs, outputs, attrs }: GraphNode): void {
-    const isSum = op === (meet as Op) && (attrs as MeetAttrs).isOneLoss
+    const isSum = op === (syncRanks as Op) && (attrs as SyncAttrs).isOneLoss
     this.#newest = undefined
     if (isSum || !inputs.some((value) => this.has(value))) return
     this.#newest = outputs[0]

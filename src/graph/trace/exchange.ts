@@ -1,4 +1,4 @@
-import type { Meeting } from '../../kernels/meet/meet.ts'
+import type { SyncPoint } from '../../kernels/sync-ranks/sync-ranks.ts'
 import type { GivenInputs } from '../memory/host-values.ts'
 import type { StepNotes } from './step-notes.ts'
 
@@ -14,7 +14,7 @@ export interface CompilingRanks extends RankGroup {
   gatherJson<T>(
     label: string,
     own: T,
-    isRight: (told: unknown) => told is T,
+    isRight: (received: unknown) => received is T,
     key?: StepKey,
   ): Promise<T[]>
   /** Ends the step on all ranks. */
@@ -55,7 +55,7 @@ export interface StepLayout {
   /** By bucket: its length and its parameters. */
   readonly buckets: readonly string[]
   /** By meeting of ranks in forward and backward: the number of the group that meets, see `numberOf`. */
-  readonly meetings: readonly number[]
+  readonly syncPoints: readonly number[]
   /** What this rank counts in a full batch, by which gradients are weighed; undefined where ranks weigh alike. */
   readonly samples: number | undefined
   /** By group of an optimizer: its class, and which kernels and states its settings have chosen. */
@@ -109,9 +109,9 @@ export interface BucketPlace {
   readonly isLast: boolean
 }
 
-export interface MeetingPlace {
-  readonly meeting: Meeting
-  /** The number of the group that meets, see `StepMeetings.numberOf`. */
+export interface SyncPointPlace {
+  readonly syncPoint: SyncPoint
+  /** The number of the group that meets, see `StepSyncPoints.numberOf`. */
   readonly group: number
 }
 
@@ -124,7 +124,7 @@ export interface RankGroup {
 }
 
 /** How the ranks of a step meet in the middle of forward and backward. */
-export interface StepMeetings {
+export interface StepSyncPoints {
   /**
    * The number that this rank has for a group; 0 is all ranks of a data-parallel model.
    *
@@ -132,7 +132,7 @@ export interface StepMeetings {
    */
   numberOf(group: RankGroup): number
   /** Steps may have meetings of these groups from now on; called on all their ranks, where a program is made. */
-  expectMeetings(groups: readonly number[]): void
+  expectSyncPoints(groups: readonly number[]): void
   /** Called once at the start of each step. */
   beginStep(): void
   /**
@@ -140,16 +140,16 @@ export interface StepMeetings {
    *
    * shape: gather [n] -> [size * n]; sum [n] -> [n]; scatter [size * n] -> [n]; all in rank order.
    */
-  meet(
+  syncRanks(
     index: number,
     values: Float32Array<ArrayBuffer>,
-    place: MeetingPlace,
-    onMet?: () => void,
+    place: SyncPointPlace,
+    onAllBegun?: () => void,
   ): Promise<Float32Array<ArrayBuffer>>
 }
 
 /** The groups of a step without a data-parallel model. */
-export interface StepGroups extends StepMeetings {
+export interface StepGroups extends StepSyncPoints {
   /** By number, from 1 on. */
   readonly groups: readonly CompilingRanks[]
 }
@@ -194,7 +194,7 @@ export interface JointCompiling<Parameter> {
   tellFailure(error: unknown): Promise<void>
 }
 
-/** What ranks exchange between backward and the next step; `onMet`: all ranks have begun it. */
+/** What ranks exchange between backward and the next step; `onAllBegun`: all ranks have begun it. */
 export interface StepCollectives {
   /** Elements [start, end) of a bucket of `length` elements that `rank` reduces and updates. */
   chunk(length: number, rank: number): { start: number; end: number }
@@ -208,20 +208,20 @@ export interface StepCollectives {
     place: BucketPlace,
     data: Float32Array<ArrayBuffer>,
     notes: StepNotes,
-    onMet?: () => void,
+    onAllBegun?: () => void,
   ): Promise<void>
   /** Every rank's `values`, in rank order; `index` counts such calls within the step. All ranks give equally many. */
   gatherScalars(
     index: number,
     values: Float32Array<ArrayBuffer>,
-    onMet?: () => void,
+    onAllBegun?: () => void,
   ): Promise<Float32Array<ArrayBuffer>>
   /** Spreads every rank's chunk to all ranks, in place. */
-  allGather(bucket: number, data: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>
+  allGather(bucket: number, data: Float32Array<ArrayBuffer>, onAllBegun?: () => void): Promise<void>
   /** The rank whose buffers all take in the step under way. */
   readonly bufferRoot: number
   /** Copies `bufferRoot`'s words to all ranks, in place. */
-  broadcastBuffers(words: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>
+  broadcastBuffers(words: Float32Array<ArrayBuffer>, onAllBegun?: () => void): Promise<void>
 }
 
 /** What all ranks ask for outside of steps, in one order. */
@@ -250,7 +250,7 @@ export interface WatchedSteps {
  */
 export interface GradientExchange<Parameter = unknown>
   extends RankGroup,
-    StepMeetings,
+    StepSyncPoints,
     StepCollectives,
     ModelCollectives,
     WatchedSteps {

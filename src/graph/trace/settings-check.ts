@@ -5,7 +5,7 @@ import { firstDifference } from '../../util/first-difference.ts'
 export type NamedNumber = readonly [name: string, value: unknown]
 
 /** Numbers that decide what a step's update does, of one group of an optimizer say. */
-export interface AlikeNumbers {
+export interface ConsistentNumbers {
   /** What they are of: `SGD, group 0`. */
   readonly of: string
   /** What compiling has fixed of it; compared when the step is compiled. */
@@ -22,7 +22,7 @@ export interface AlikeNumbers {
 const none = new Float32Array()
 const digits = 8
 /** How many words a rank tells the others of its numbers: each digit of a hash, and its square. */
-export const alikeWords = 2 * digits
+export const settingsHashWords = 2 * digits
 
 const double = new Float64Array(1)
 const halves = new Uint32Array(double.buffer)
@@ -47,14 +47,14 @@ export function hashOf(values: Iterable<unknown>): number {
  *
  * A rank tells a hash in digits of 4 bits, each with its square, and all hear the sums: N times the sum of squares is the square of the sum
  * where all digits are the same, and more where not, on every rank alike. Sums of such numbers are exact in float32 for 74,000 ranks.
- * cost: `alikeWords` words beside the counts that the first bucket takes along, and a hash of the numbers.
+ * cost: `settingsHashWords` words beside the counts that the first bucket takes along, and a hash of the numbers.
  */
-export class Alike {
-  readonly #all: AlikeNumbers[] = []
+export class SettingsConsistency {
+  readonly #all: ConsistentNumbers[] = []
   #values: unknown[] = []
   #names: (readonly [name: string, of: string])[] = []
 
-  add(numbers: AlikeNumbers): void {
+  add(numbers: ConsistentNumbers): void {
     this.#all.push(numbers)
   }
 
@@ -108,7 +108,7 @@ export class Alike {
   }
 
   /** The run's numbers with their names, to be told when they differ. */
-  told(): () => readonly string[] {
+  numbers(): () => readonly string[] {
     const [values, names] = [this.#values, this.#names]
     return () => names.map(([name, of], i) => `${name} ${values[i]} (${of})`)
   }
@@ -123,20 +123,20 @@ export class Alike {
 
 /** Whether the sums of `size` ranks' words say that they were not the same. */
 export function areUnlike(sums: ArrayLike<number>, size: number): boolean {
-  for (let i = 0; i < alikeWords; i += 2) {
+  for (let i = 0; i < settingsHashWords; i += 2) {
     if (sums[i] * sums[i] !== size * sums[i + 1]) return true
   }
   return false
 }
 
-/** `told`: the numbers of each rank. `ranks`: default from 0 up. */
+/** `received`: the numbers of each rank. `ranks`: default from 0 up. */
 export function settingsError(
-  told: readonly (readonly string[])[],
+  received: readonly (readonly string[])[],
   ranks?: readonly number[],
 ): PeerError {
-  const difference = firstDifference(told, 'nothing', ranks)
+  const difference = firstDifference(received, 'nothing', ranks)
   return new PeerError(
     'peer.mismatch',
-    `optimizer.step: ranks disagree about the optimizer's settings: ${difference?.told ?? 'they differ'}. The ranks would train different models, so nothing was updated. Set the same values on all ranks; a scheduler that reads a loss needs the same loss on all ranks, for example their mean.`,
+    `optimizer.step: ranks disagree about the optimizer's settings: ${difference?.text ?? 'they differ'}. The ranks would train different models, so nothing was updated. Set the same values on all ranks; a scheduler that reads a loss needs the same loss on all ranks, for example their mean.`,
   )
 }

@@ -1,6 +1,11 @@
 import { PeerError } from '../../util/errors.ts'
 import { Sections } from '../../util/sections.ts'
-import { type Alike, alikeWords, areUnlike, settingsError } from './settings-check.ts'
+import {
+  areUnlike,
+  type SettingsConsistency,
+  settingsError,
+  settingsHashWords,
+} from './settings-check.ts'
 
 /** What a rank's gradients and outputs count for, see `Weighing`. */
 const counts = {
@@ -16,7 +21,7 @@ const counts = {
 } as const
 
 /** What a rank sends with a step's first bucket. Whole numbers all of them, so that their sums are the same in any order. */
-export const noteSections = new Sections({ ...counts, settings: alikeWords, flags: 1 })
+export const noteSections = new Sections({ ...counts, settings: settingsHashWords, flags: 1 })
 
 /** The counts of a rank, or their sums. */
 export type Counts = Record<keyof typeof counts, number>
@@ -53,13 +58,13 @@ export class StepNotes {
   readonly #reject: (error: unknown) => void
 
   /** `flags`: what this rank asks of all. `own`, `rule`: undefined for steps in which nothing is weighed. */
-  constructor(flags: number, own?: Counts, rule?: CountsRule, alike?: Alike) {
+  constructor(flags: number, own?: Counts, rule?: CountsRule, alike?: SettingsConsistency) {
     this.words = noteSections.write(new Float32Array(noteSections.length), {
       ...own,
       settings: alike?.words() ?? [],
       flags,
     })
-    this.#settings = alike?.told() ?? (() => [])
+    this.#settings = alike?.numbers() ?? (() => [])
     this.#rule = rule
     let resolve: (factor: number) => void = () => undefined
     let reject: (error: unknown) => void = () => undefined

@@ -1,6 +1,6 @@
 import { map } from '../../kernels/map/map.ts'
-import { meet } from '../../kernels/meet/meet.ts'
 import type { Op, ScalarSlot } from '../../kernels/op.ts'
+import { syncRanks } from '../../kernels/sync-ranks/sync-ranks.ts'
 import { type TransferAttrs, transfer } from '../../kernels/transfer/transfer.ts'
 import { clipped } from '../../util/clipped.ts'
 import { formatDevice, type PlacedDevice, placedDevice, sameDevice } from '../../util/device.ts'
@@ -15,13 +15,13 @@ import type {
   GradientExchange,
   GradientWeighing,
   StepGroups,
-  StepMeetings,
+  StepSyncPoints,
   Tally,
 } from './exchange.ts'
 import { type IndexBound, isChecked } from './index-bounds.ts'
 import type { Parameter } from './parameter.ts'
 import { Region } from './region.ts'
-import { Alike } from './settings-check.ts'
+import { SettingsConsistency } from './settings-check.ts'
 import type { StageMarks, StageTask } from './stage-marks.ts'
 import { emitNode, type GraphNode, type GraphValue, storageOf } from './value.ts'
 
@@ -290,7 +290,7 @@ export class Trace {
   readonly tensorGradients = new Map<GraphValue, GraphValue>()
   readonly updates: BucketUpdate[] = []
   /** What the ranks that share the updates must have alike in each step. */
-  readonly alike = new Alike()
+  readonly alike = new SettingsConsistency()
   /** Nodes that change an input in place (running statistics): a program keeps them whether or not anything reads their outputs. */
   readonly effects: GraphNode[] = []
   /** The number of samples that count in the part of the batch that is being traced; undefined where that is the batch. */
@@ -378,7 +378,7 @@ export class Trace {
   }
 
   /** How ranks meet in the middle of forward and backward. */
-  get meetings(): StepMeetings | undefined {
+  get syncPoints(): StepSyncPoints | undefined {
     return this.forwarded ?? this.groups
   }
 
@@ -432,7 +432,7 @@ export class Trace {
   /** Adds a node and returns its outputs. What is stored as f16 comes as f32 to ops that do not read it. */
   emit<A>(op: Op<A>, given: readonly GraphValue[], attrs: A): GraphValue[] {
     const read = op === (transfer as Op) ? given : given.map((value) => this.#copied(value))
-    const takesShards = op === (meet as Op) || op.isView || op.updates
+    const takesShards = op === (syncRanks as Op) || op.isView || op.updates
     refuseDivided(read, op.name, Boolean(takesShards))
     const takesAll = op.takesHalf || op.isView
     const inputs = takesAll ? read : read.map((value) => this.toFloat(value))

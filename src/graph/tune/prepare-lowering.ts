@@ -103,14 +103,14 @@ export async function prepareLowering(
   }
 }
 
-/** Executions that together last at least `leastMs`: clocks in browsers are coarse. */
-export async function repeatsFor(prepared: PreparedLowering, leastMs: number): Promise<number> {
+/** Executions that together last at least `minMs`: clocks in browsers are coarse. */
+export async function repeatsFor(prepared: PreparedLowering, minMs: number): Promise<number> {
   await prepared.run(1)
   let times = 1
   for (;;) {
     // The faster of two: one slow run must not make later ones too short.
     const ms = Math.min(await prepared.run(times), await prepared.run(times))
-    if (ms >= leastMs || times >= 4096) return times
-    times = Math.min(4096, ms < leastMs / 8 ? times * 4 : Math.ceil((times * leastMs * 1.2) / ms))
+    if (ms >= minMs || times >= 4096) return times
+    times = Math.min(4096, ms < minMs / 8 ? times * 4 : Math.ceil((times * minMs * 1.2) / ms))
   }
 }

@@ -5,7 +5,7 @@ import { prepareLowering } from './prepare-lowering.ts'
 /** A sample lasts at least this long, because clocks of pages are coarse. */
 const sampleMs = 2
 const samples = 3
-const mostRepeats = 256
+const maxRepeats = 256
 
 /**
  * The milliseconds that one execution of a lowering takes on this device: the least of three samples of at least 2 ms each.
@@ -19,9 +19,9 @@ export async function timeLowering(
 ): Promise<number> {
   const prepared = await prepareLowering(runtime, lowering, call)
   let repeats = 1
-  while ((await prepared.run(repeats)) < sampleMs && repeats < mostRepeats) repeats *= 2
-  let least = Number.POSITIVE_INFINITY
-  for (let i = 0; i < samples; i++) least = Math.min(least, (await prepared.run(repeats)) / repeats)
+  while ((await prepared.run(repeats)) < sampleMs && repeats < maxRepeats) repeats *= 2
+  let min = Number.POSITIVE_INFINITY
+  for (let i = 0; i < samples; i++) min = Math.min(min, (await prepared.run(repeats)) / repeats)
   prepared.destroy()
-  return least
+  return min
 }

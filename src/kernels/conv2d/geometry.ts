@@ -95,7 +95,7 @@ export function checkWindow(
   stride: readonly number[],
   padding: readonly number[],
 ): void {
-  const isCount = (least: number) => (value: number) => Number.isInteger(value) && value >= least
+  const isCount = (min: number) => (value: number) => Number.isInteger(value) && value >= min
   if (
     ![kernel, stride, padding].every((pair) => pair.length === 2) ||
     !kernel.every(isCount(1)) ||

@@ -311,9 +311,9 @@ export function preferredTile(convs: readonly TiledConv[]): string {
       cost: sum((conv) => tileCost(conv, tile(conv))),
       terms: sum((conv) => tileTerms(tile(conv), conv.kernel)),
     }))
-  const least = Math.min(...candidates.map(({ cost }) => cost))
+  const min = Math.min(...candidates.map(({ cost }) => cost))
   const [best] = candidates
-    .filter(({ cost }) => cost <= asCheap * least)
+    .filter(({ cost }) => cost <= asCheap * min)
     .sort((a, b) => a.terms - b.terms)
   return best?.name ?? 'naive'
 }

@@ -5,13 +5,13 @@ import { checkPairs, single } from '../single.ts'
 import { type NormKind, normOf } from './norm.ts'
 
 /** How many tensors one call of `joinStats` takes. */
-export const mostJoined = 6
+export const maxJoined = 6
 
 /** The stats of several tensors together. shape: inputs of one or more pairs [2 n]; output [2]. order: that of the inputs. */
 export const joinStats = defineOp<{ readonly norm: NormKind }>({
   name: 'joinStats',
   infer(inputs) {
-    checkPairs('joinStats', inputs, mostJoined)
+    checkPairs('joinStats', inputs, maxJoined)
     return [tensorType([2])]
   },
   variants: [

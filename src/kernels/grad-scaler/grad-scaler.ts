@@ -48,7 +48,7 @@ export interface ScalerUpdateAttrs {
 }
 
 /** How many controls one call of `scalerUpdate` takes. */
-export const mostControls = 5
+export const maxControls = 5
 
 /**
  * The loss scale for the next step: times `backoff` where any control says skip, times `growth` after `interval` steps without.
@@ -59,7 +59,7 @@ export const mostControls = 5
 export const scalerUpdate = defineOp<ScalerUpdateAttrs>({
   name: 'scalerUpdate',
   infer(inputs) {
-    checkPairs('scalerUpdate', inputs, 1 + mostControls)
+    checkPairs('scalerUpdate', inputs, 1 + maxControls)
     return []
   },
   updates: [0],

@@ -64,7 +64,7 @@ function eachRow(call: OpCall<AxisAttrs>, visit: (indices: number[], row: number
 
 /** The largest element of a row and the sum of the exponentials of the distances to it. */
 function topAndSum(x: HostArray, indices: readonly number[]): { top: number; total: number } {
-  const top = indices.reduce((most, at) => Math.max(most, x[at]), Number.NEGATIVE_INFINITY)
+  const top = indices.reduce((max, at) => Math.max(max, x[at]), Number.NEGATIVE_INFINITY)
   return { top, total: indices.reduce((sum, at) => sum + Math.exp(x[at] - top), 0) }
 }
 

@@ -25,7 +25,7 @@ export type ExactSettings =
 
 const { fround } = Math
 /** A state that says more is not believed: its powers are computed one by one. */
-const mostSteps = 1e9
+const maxSteps = 1e9
 
 const stateNames = { adamw: ['exp_avg', 'exp_avg_sq'], sgd: ['momentum_buffer'] } as const
 
@@ -217,8 +217,7 @@ export class ExactOptimizer {
       Array.isArray(exponents) &&
       [0, blocks].includes(exponents.length) &&
       exponents.every(Number.isSafeInteger)
-    const isCounted =
-      Number.isSafeInteger(steps) && Number(steps) >= 0 && Number(steps) <= mostSteps
+    const isCounted = Number.isSafeInteger(steps) && Number(steps) >= 0 && Number(steps) <= maxSteps
     if (typeof steps !== 'number' || !isCounted || !isOfBlocks)
       throw refuse(`expected exact_steps and exact_exponents of ${blocks} blocks`)
     const contents = this.#parameters.map(({ name, count }, i) =>

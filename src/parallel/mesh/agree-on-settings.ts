@@ -1,7 +1,7 @@
-import { alikeWords, settingsError } from '../../graph/trace/settings-check.ts'
+import { settingsError, settingsHashWords } from '../../graph/trace/settings-check.ts'
 import { gradientWeight, type Trace } from '../../graph/trace/trace.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
-import type { StepGroup } from '../../peer/group/group-meetings.ts'
+import type { StepGroup } from '../../peer/group/group-sync-points.ts'
 import { TabringError } from '../../util/errors.ts'
 import { isTexts } from '../../util/kind-of.ts'
 import { Sections } from '../../util/sections.ts'
@@ -22,7 +22,7 @@ const weightTolerance = 1e-4
 export async function agreeOnSettings(trace: Trace, groups: readonly StepGroup[]): Promise<void> {
   const { alike, scalars, updates } = trace
   if (updates.length === 0) return
-  const numbers = alike.told()()
+  const numbers = alike.numbers()()
   const isWeighed = scalars.has(gradientWeight) && scalars.wasSet(gradientWeight)
   const given = isWeighed ? scalars.valueOf(gradientWeight) : 0
   const parameters = updates.flatMap(({ bucket }) => bucket.parameters)
@@ -38,10 +38,10 @@ export async function agreeOnSettings(trace: Trace, groups: readonly StepGroup[]
     )
     const seen = dividesLayers(group) ? samples : undefined
     const sections = new Sections({
-      settings: alikeWords,
+      settings: settingsHashWords,
       isWeighed: 1,
       weight: 1,
-      samples: seen ? alikeWords : 0,
+      samples: seen ? settingsHashWords : 0,
     })
     const own = sections.write(new Float32Array(sections.length), {
       settings: alike.words(),
@@ -57,24 +57,24 @@ export async function agreeOnSettings(trace: Trace, groups: readonly StepGroup[]
     if (differ('settings') || (!averages && (differ('isWeighed') || differ('weight')))) {
       const own = averages ? numbers : [...numbers, `gradientWeight ${isWeighed ? given : 'none'}`]
       const key = { sequence, bucket: keys.numbers }
-      const told = await gatherJson('optimizer settings', group, own, isTexts, key)
-      throw settingsError(told, group.ranks)
+      const received = await gatherJson('optimizer settings', group, own, isTexts, key)
+      throw settingsError(received, group.ranks)
     }
     if (differ('samples')) {
       const key = { sequence, bucket: keys.numbers }
-      const told = await gatherJson('samples', group, seen!.told()(), isTexts, key)
-      throw samplesError(told, group.ranks)
+      const received = await gatherJson('samples', group, seen!.numbers()(), isTexts, key)
+      throw samplesError(received, group.ranks)
     }
     if (!averages) continue
-    const told = rows.map((row) => sections.read(row))
-    const weighed = told.filter((one) => one.isWeighed === 1).length
+    const received = rows.map((row) => sections.read(row))
+    const weighed = received.filter((one) => one.isWeighed === 1).length
     if (weighed > 0 && weighed < group.size) {
       throw new TabringError(
         'graph.misuse',
         `${gradientWeight}: all ranks must pass it, or none, but ${weighed} of ${group.size} ranks passed it. Pass it on all of them, or remove it.`,
       )
     }
-    weight = told.reduce((sum, one) => sum + one.weight, 0)
+    weight = received.reduce((sum, one) => sum + one.weight, 0)
     averaged *= group.size
   }
   if (!isWeighed || averaged === 1 || Math.abs(weight - 1) <= weightTolerance) return

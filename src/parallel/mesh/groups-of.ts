@@ -1,11 +1,11 @@
 import type { RankGroup, StepGroups } from '../../graph/trace/exchange.ts'
 import { activeTrace, type Trace } from '../../graph/trace/trace.ts'
-import { GroupMeetings } from '../../peer/group/group-meetings.ts'
+import { GroupSyncPoints } from '../../peer/group/group-sync-points.ts'
 import { agreeOnSettings } from './agree-on-settings.ts'
 
 /** The groups that meet in a step. */
 export function groupsOf(trace: Trace): StepGroups {
-  trace.groups ??= new GroupMeetings((groups) => agreeOnSettings(trace, groups))
+  trace.groups ??= new GroupSyncPoints((groups) => agreeOnSettings(trace, groups))
   return trace.groups
 }
 

@@ -55,7 +55,7 @@ function shareOfLoss(lossOf: () => Tensor, at: number, rows: number, batch: numb
 }
 
 /** Micro-batches of a simulation, whose tasks are all held in memory. */
-const mostSimulated = 2 ** 16
+const maxSimulated = 2 ** 16
 
 /** How a pipeline trains on micro-batches: called inside a compiled function, once. */
 export abstract class Schedule {
@@ -164,8 +164,8 @@ export abstract class Schedule {
     const where = `${this.constructor.name}.simulate`
     const isCosts = typeof costs?.forwardMs === 'function' && typeof costs.backwardMs === 'function'
     checkArgument(where, 'costs', costs, isCosts, '{ forwardMs, backwardMs, transferMs }')
-    const isNumber = (count: number) => isCount(count) && count <= mostSimulated
-    const range = `a whole number from 1 to ${mostSimulated}`
+    const isNumber = (count: number) => isCount(count) && count <= maxSimulated
+    const range = `a whole number from 1 to ${maxSimulated}`
     checkNumber(where, 'microBatches', microBatches, isNumber, range, true)
     this.check(microBatches)
     return simulateSchedule(

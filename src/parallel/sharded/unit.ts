@@ -1,7 +1,7 @@
 import type { Parameter } from '../../graph/trace/parameter.ts'
 import { type Tensor, TracedTensor } from '../../graph/trace/tensor.ts'
 import { activeTrace, isTracing, type Trace } from '../../graph/trace/trace.ts'
-import { meet } from '../../kernels/meet/meet.ts'
+import { syncRanks } from '../../kernels/sync-ranks/sync-ranks.ts'
 import type { Module } from '../../nn/module.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { formatDevice } from '../../util/device.ts'
@@ -74,12 +74,12 @@ export class Unit {
   #gather(trace: Trace): Map<Parameter, Tensor> {
     const { rank, size } = this.#group
     const group = groupsOf(trace).numberOf(this.#group)
-    const attrs = { meeting: 'gather', rank, size, group } as const
+    const attrs = { syncPoint: 'gather', rank, size, group } as const
     const whole = new Map<Parameter, Tensor>()
     for (const shards of this.#together(trace)) {
       const totals = shards.map(({ stateShape }) => countElements(stateShape))
       const values = shards.map(({ value }) => value)
-      const gathered = trace.emit(meet, values, { ...attrs, totals })
+      const gathered = trace.emit(syncRanks, values, { ...attrs, totals })
       for (const [i, shard] of shards.entries())
         whole.set(shard, new TracedTensor(gathered[i]).reshape(shard.stateShape))
     }

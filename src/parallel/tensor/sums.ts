@@ -2,7 +2,7 @@ import { requiresGradient } from '../../graph/trace/backward.ts'
 import { hookGradients } from '../../graph/trace/gradient-hooks.ts'
 import { aliasOf, type Tensor, TracedTensor } from '../../graph/trace/tensor.ts'
 import { activeTrace } from '../../graph/trace/trace.ts'
-import { meet } from '../../kernels/meet/meet.ts'
+import { syncRanks } from '../../kernels/sync-ranks/sync-ranks.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { groupsOf } from '../mesh/groups-of.ts'
 
@@ -13,8 +13,8 @@ export function sumOverRanks(x: Tensor, ranks: CollectiveGroup): Tensor {
   const trace = activeTrace('parallelizeModule')
   const { rank, size } = ranks
   const group = groupsOf(trace).numberOf(ranks)
-  const attrs = { meeting: 'sum', rank, size, group, isOneLoss: true } as const
-  const [sum] = trace.emit(meet, [x.float().reshape([-1]).value], attrs)
+  const attrs = { syncPoint: 'sum', rank, size, group, isOneLoss: true } as const
+  const [sum] = trace.emit(syncRanks, [x.float().reshape([-1]).value], attrs)
   return new TracedTensor(sum).reshape(x.shape)
 }
 

@@ -27,19 +27,19 @@ const placeOf = (held: object) =>
     : { of: held, from: 0, end: 1 }
 
 type Place = ReturnType<typeof placeOf>
-const meet = (a: Omit<Place, 'of'>, b: Omit<Place, 'of'>): boolean =>
+const overlap = (a: Omit<Place, 'of'>, b: Omit<Place, 'of'>): boolean =>
   a.from < b.end && b.from < a.end
 
 /** Whether two arrays have bytes in common. */
 export const share = (a: ArrayBufferView, b: ArrayBufferView): boolean =>
-  a.buffer === b.buffer && meet(placeOf(a), placeOf(b))
+  a.buffer === b.buffer && overlap(placeOf(a), placeOf(b))
 
 /** The earlier calls for which one with these uses has to wait. */
 export function callsBefore({ reads, writes }: Uses): Promise<unknown>[] {
   const before = (held: object, isWrite: boolean) => {
     const place = placeOf(held)
     return [...(underWay.get(place.of) ?? [])].flatMap((use) =>
-      (isWrite || use.isWrite) && meet(use, place) ? [use.over] : [],
+      (isWrite || use.isWrite) && overlap(use, place) ? [use.over] : [],
     )
   }
   return [

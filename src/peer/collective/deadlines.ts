@@ -46,10 +46,10 @@ export class Deadlines<T extends Timed> {
     if (atMs >= this.firesAtMs) return
     this.cancelTimer()
     this.firesAtMs = atMs
-    this.cancelTimer = env.after(delayMs, () => this.look())
+    this.cancelTimer = env.after(delayMs, () => this.check())
   }
 
-  private look(): void {
+  private check(): void {
     const { env, waiting, onlate } = this.options
     this.firesAtMs = Number.POSITIVE_INFINITY
     if (this.isStopped) return

@@ -1,5 +1,5 @@
 /**
- * How the end of an epoch, or of one of its groups, is told on every rank, each fact once.
+ * How the end of an epoch, or of one of its groups, is reason on every rank, each fact once.
  *
  * The rank that notices it makes one record, which ABORT carries from rank to rank unchanged. Its text says which rank, what
  * and why, behind the name of the operation that noticed it, if one did. Whoever shows it adds what the record leaves out:
@@ -43,8 +43,8 @@ const ofServer: readonly string[] = ['peer.removed', 'peer.late'] satisfies Erro
 
 /** What ended the epoch or the group, as it reports it. */
 export function epochError(record: AbortRecord, cause?: PeerError): PeerError {
-  const { code: told, lost, text } = record
-  const code = isErrorCode(told) && !ofServer.includes(told) ? told : 'peer.aborted'
+  const { code: given, lost, text } = record
+  const code = isErrorCode(given) && !ofServer.includes(given) ? given : 'peer.aborted'
   return lost === null
     ? new PeerError(code, text, { cause })
     : new RunError(code, text, { ranks: [lost] }, { cause })
@@ -59,9 +59,9 @@ export function collectiveError(name: string, record: AbortRecord, cause: PeerEr
 
 /** The text of a rank's loss; `end` is that of its link. */
 export function lostText(rank: number, peerRank: number, { why, detail }: LinkEnd): string {
-  const told = detail.replace(/\.$/, '')
-  const news = { bye: `it left (${told})`, timeout: `it stopped answering (${told})` }
-  const how = Object.hasOwn(news, why) ? news[why as keyof typeof news] : told
+  const reason = detail.replace(/\.$/, '')
+  const news = { bye: `it left (${reason})`, timeout: `it stopped answering (${reason})` }
+  const how = Object.hasOwn(news, why) ? news[why as keyof typeof news] : reason
   return `rank ${rank} lost rank ${peerRank}: ${how}. Start again without it, or reload all tabs.`
 }
 

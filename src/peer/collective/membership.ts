@@ -114,16 +114,16 @@ export class Membership {
           // Its session ends the link: who has sent a wrong frame may do so in each group that follows.
           if (thrown instanceof PeerError && thrown.code === 'peer.protocol') throw thrown
         },
-        onabort: (from, told) => {
+        onabort: (from, received) => {
           // No rank has a group before all have begun to make it.
-          if (told.group >= this.groups)
+          if (received.group >= this.groups)
             throw new PeerError(
               'peer.protocol',
-              `expected ABORT of one of ${this.groups} groups, got group ${told.group}`,
+              `expected ABORT of one of ${this.groups} groups, got group ${received.group}`,
             )
           // Any rank may send it: one that is none is nobody.
-          const lost = told.lost !== null && told.lost < this.size ? told.lost : null
-          this.end(withRank({ ...told, lost }, from.peerRank), undefined, from)
+          const lost = received.lost !== null && received.lost < this.size ? received.lost : null
+          this.end(withRank({ ...received, lost }, from.peerRank), undefined, from)
         },
         onwritable: () => attempt(() => this.collectives.pump()),
         onsuspect: (who, isSuspect, silentMs) => events.onsuspect(who, isSuspect, silentMs),
@@ -169,13 +169,13 @@ export class Membership {
   }
 
   /** ABORT goes to all, in the group or not; a rank that hears it passes it on, away from where it came. */
-  private end(told: AbortRecord, cause?: PeerError, from?: Session): void {
+  private end(received: AbortRecord, cause?: PeerError, from?: Session): void {
     if (this.isDestroyed) return
-    if (this.collectives.hasEnded(told.group)) {
+    if (this.collectives.hasEnded(received.group)) {
       this.suppressedFailures += 1
       return
     }
-    const record = ownRecord(told, this.rank, this.peers.stoodStillMs)
+    const record = ownRecord(received, this.rank, this.peers.stoodStillMs)
     const error = epochError(record, cause)
     const isOfAll = record.group === 0
     if (isOfAll) this.failure = error

@@ -81,21 +81,21 @@ export class Peers {
   /** What START says to all whom it concerns: to the next rank in the ring also how many before this one have begun, as far as it is known. */
   startOf(run: Run, begun = begunUpTo(run)): FrameStart {
     const { entry, own } = run
-    entry.begunTold = begun
+    entry.begunSent = begun
     return { begun, fingerprint: encodeFingerprint(own.fingerprint) }
   }
 
   /** Says that this rank has begun a collective to all that have not heard it with their first data. */
   sendStart(run: Run, start: FrameStart): void {
-    for (const peer of run.untold) this.get(peer).sendStart(run.route, start)
-    run.untold.clear()
+    for (const peer of run.unsent) this.get(peer).sendStart(run.route, start)
+    run.unsent.clear()
   }
 
   /** Tells the next rank when more are known to have begun than it was told. At most N - 3 times for a collective. */
   passOnBegun(run: Run): void {
     const { entry, route, ring } = run
     const begun = begunUpTo(run)
-    if (!ring || begun <= entry.begunTold) return
+    if (!ring || begun <= entry.begunSent) return
     this.get(ring.next).sendStart(route, this.startOf(run, begun), true)
   }
 

@@ -41,7 +41,7 @@ export interface Entry {
   /** By rank: how many in the ring, one after the other up to that one, it has told to have begun. */
   readonly begun: Map<number, number>
   /** How many, this one included, the next rank has been told of. */
-  begunTold: number
+  begunSent: number
   /** Eager data that came before the launch here, in order of arrival. */
   held: HeldData[]
   run?: Run
@@ -101,7 +101,7 @@ export class Run {
   /** DATA bytes sent to a rank before its START. */
   readonly eagerBytes = new Map<number, number>()
   /** Of `peers`: who has not been sent START. */
-  readonly untold: Set<number>
+  readonly unsent: Set<number>
   /** What those are sent. */
   start: FrameStart | undefined
   isOver = false
@@ -125,7 +125,7 @@ export class Run {
     this.exchange = exchange
     this.ring = ring
     this.peers = [...new Set([...(ring ? [ring.previous, ring.next] : []), ...exchange.peers])]
-    this.untold = new Set(this.peers)
+    this.unsent = new Set(this.peers)
     this.deadlineMs = deadlineMs
     this.stillSinceMs = launchedMs
     this.onstarted = onstarted
@@ -190,11 +190,16 @@ export class Run {
     const { exchange, entry } = this
     const receive = exchange.awaited
     const send = exchange.unsent
-    const told = (peer: number, text: string) => ({ peer, text, hasStarted: entry.from.has(peer) })
+    const waiting = (peer: number, text: string) => ({
+      peer,
+      text,
+      hasStarted: entry.from.has(peer),
+    })
     const silent = this.peers.find((peer) => !entry.from.has(peer))
-    if (receive) return told(receive.peer, `for chunk ${receive.chunk} from rank ${receive.peer}`)
-    if (send) return told(send.peer, `for rank ${send.peer} to take chunk ${send.chunk}`)
-    return told(silent!, `for rank ${silent}`)
+    if (receive)
+      return waiting(receive.peer, `for chunk ${receive.chunk} from rank ${receive.peer}`)
+    if (send) return waiting(send.peer, `for rank ${send.peer} to take chunk ${send.chunk}`)
+    return waiting(silent!, `for rank ${silent}`)
   }
 
   resolve(): void {
@@ -235,7 +240,7 @@ export class Entries {
     if (!entry) {
       entry = {
         ...{ key, group: given.group, from: new Map(), startNumbers: new Map(), begun: new Map() },
-        ...{ begunTold: 0, held: [] },
+        ...{ begunSent: 0, held: [] },
       }
       this.byKey.set(key, entry)
     }

@@ -3,7 +3,7 @@ import type { Session } from '../session/session.ts'
 import type { Run } from './pending-collectives.ts'
 
 /** The most data that START takes along: it must not wait for a long message to travel. */
-const mostWithStart = 16 * 1024
+const maxWithStart = 16 * 1024
 
 export interface SenderOptions {
   /** All ranks that this one is linked to. */
@@ -56,20 +56,20 @@ export class Sender {
     for (const { entry, eagerBytes: bytes } of active)
       if (!entry.from.has(peerRank)) eagerBytes += bytes.get(peerRank) ?? 0
     for (const run of active) {
-      const { entry, exchange, span, untold } = run
+      const { entry, exchange, span, unsent } = run
       if (!exchange.isSendingTo(peerRank)) continue
       for (;;) {
-        const start = untold.has(peerRank) ? run.start : undefined
+        const start = unsent.has(peerRank) ? run.start : undefined
         const startBytes = start?.fingerprint.length ?? 0
         const segment = exchange.nextSegment(peerRank, session.maxPayloadBytes - startBytes)
         if (!segment) break
-        if (start && (segment.length > mostWithStart || segment.length <= 0)) break
+        if (start && (segment.length > maxWithStart || segment.length <= 0)) break
         const frameBytes = headerBytes + startBytes + segment.length
         const isEager = !entry.from.has(peerRank)
         if (isEager && eagerBytes + frameBytes > limitBytes) break
         if (!session.hasRoom(startBytes + segment.length)) return
         session.sendData(run.route, segment, exchange, start)
-        untold.delete(peerRank)
+        unsent.delete(peerRank)
         exchange.markSent(segment)
         if (isEager) {
           eagerBytes += frameBytes

@@ -8,7 +8,7 @@ interface AnnouncingGroup {
 }
 
 /** What one call may make room for on the word of other ranks. units: bytes. */
-export const mostAnnouncedBytes = 2 ** 30
+export const maxAnnouncedBytes = 2 ** 30
 
 /**
  * Returns the longest of the lengths that ranks announced, after a look at what `slots` of it would take: a rank that is mistaken or lies
@@ -24,12 +24,12 @@ export function longestAnnounced(
   { slots = group.size, rankOf = (place: number) => place } = {},
 ): number {
   const longest = Math.max(...lengths)
-  const most = Math.floor(mostAnnouncedBytes / slots)
-  if (longest <= most) return longest
+  const max = Math.floor(maxAnnouncedBytes / slots)
+  if (longest <= max) return longest
   const rank = group.ranks[rankOf(lengths.indexOf(longest))]
   const error = new PeerError(
     'peer.protocol',
-    `${where}: each rank may send at most ${most} bytes, but rank ${rank} announced ${longest}. Send large data in parts, or as tensors.`,
+    `${where}: each rank may send at most ${max} bytes, but rank ${rank} announced ${longest}. Send large data in parts, or as tensors.`,
   )
   group.abort(error)
   throw error

@@ -401,7 +401,7 @@ export class CollectiveGroup {
   gatherJson<T>(
     label: string,
     own: T,
-    isRight: (told: unknown) => told is T,
+    isRight: (received: unknown) => received is T,
     options?: CollectiveOptions,
   ): Promise<T[]> {
     return gatherJson(label, this, own, isRight, options)

@@ -17,12 +17,12 @@ export async function gatherJson<T>(
   label: string,
   group: Gathering,
   own: T,
-  isRight: (told: unknown) => told is T,
+  isRight: (received: unknown) => received is T,
   options: CollectiveOptions = {},
 ): Promise<T[]> {
   const bytes = new TextEncoder().encode(JSON.stringify(own))
-  const told = await group.allGatherBytes(bytes, { label, ...options })
-  return told.map((bytes, rank) => {
+  const received = await group.allGatherBytes(bytes, { label, ...options })
+  return received.map((bytes, rank) => {
     const refuse = (what: string, cause?: unknown) =>
       new PeerError(
         'peer.protocol',

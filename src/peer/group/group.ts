@@ -178,9 +178,11 @@ interface GroupRecord {
   readonly links: readonly number[]
 }
 
-const isGroupRecord = (told: unknown): told is GroupRecord =>
-  isRecord(told) &&
-  [told.ranks, told.links].every((list) => Array.isArray(list) && list.every(Number.isInteger))
+const isGroupRecord = (received: unknown): received is GroupRecord =>
+  isRecord(received) &&
+  [received.ranks, received.links].every(
+    (list) => Array.isArray(list) && list.every(Number.isInteger),
+  )
 
 function ignore(): undefined {
   return undefined

@@ -34,11 +34,11 @@ const unsentBytesOf = ({ length }: Uint8Array): number => Math.max(2 ** 10, leng
  */
 export const maxEarlyBytes = 2 ** 20
 /** Each message counts this much at least: it bounds how many wait. */
-const leastBytes = 2 ** 12
+const minBytes = 2 ** 12
 
 /** Whether one more may wait. */
 const hasRoom = (waiting: readonly Uint8Array[], next: Uint8Array): boolean =>
-  [...waiting, next].reduce((sum, { length }) => sum + Math.max(leastBytes, length), 0) <=
+  [...waiting, next].reduce((sum, { length }) => sum + Math.max(minBytes, length), 0) <=
   maxEarlyBytes
 
 /**

@@ -9,7 +9,7 @@ const lastWordsMs = 200
 /** Messages that may wait for an earlier one; what the windows of lanes let through in frames of 36 bytes and more stays below. */
 const mostHeld = 2 ** 17
 /** And their bytes: above eight windows, and what a measurement of a link sends. */
-const mostHeldBytes = 2 ** 24
+const maxHeldBytes = 2 ** 24
 
 /**
  * Several links between the same two ranks as one: each message travels on the lane with the most room and carries its number, by which
@@ -100,7 +100,7 @@ export class LaneLink extends LinkBase {
         ? Number.NaN
         : new DataView(message.buffer, message.byteOffset).getUint32(length, true)
     const ahead = (number - this.#nextReceived) >>> 0
-    const isTooFar = ahead >= mostHeld || this.#heldBytes > mostHeldBytes
+    const isTooFar = ahead >= mostHeld || this.#heldBytes > maxHeldBytes
     if (length < 0 || isTooFar || this.#held.has(number)) {
       this.#endAs({
         why: 'failed',

@@ -35,7 +35,7 @@ export interface Fault {
   /** For `corrupt`: index of the bit, modulo the message's bits. Default 0. */
   bit?: number
   /** How often it has struck. Tests assert on it: a fault that never strikes proves nothing. */
-  strikeCount?: number
+  injectionCount?: number
 }
 
 /** Options of `memoryPair`. */
@@ -113,8 +113,8 @@ export class MemoryLink extends LinkBase {
     let bytes = transfer ? message : message.slice()
     let extraMs = 0
     for (const fault of this.faults) {
-      if (fault.strikeCount || !fault.matches(bytes)) continue
-      fault.strikeCount = (fault.strikeCount ?? 0) + 1
+      if (fault.injectionCount || !fault.matches(bytes)) continue
+      fault.injectionCount = (fault.injectionCount ?? 0) + 1
       switch (fault.kind) {
         case 'drop':
           return

@@ -60,7 +60,7 @@ export const relayDefaults = {
   timeoutMs: 25_000,
 } as const
 
-const mostGoodbyeChars = 200
+const maxGoodbyeChars = 200
 
 /** What is taken is told after this share of the window. */
 const takenShare = 1 / 8
@@ -100,7 +100,7 @@ export class RelayLink extends LinkBase {
   private sentBytes = 0
   private takenBytes = 0
   private receivedBytes = 0
-  private toldBytes = 0
+  private acknowledgedBytes = 0
 
   constructor(private readonly options: RelayLinkOptions) {
     super()
@@ -137,7 +137,7 @@ export class RelayLink extends LinkBase {
   }
 
   protected shut(detail: string): void {
-    if (this.isUp) this.sendSealed('goodbye', utf8.encode(detail.slice(0, mostGoodbyeChars)))
+    if (this.isUp) this.sendSealed('goodbye', utf8.encode(detail.slice(0, maxGoodbyeChars)))
     this.settle.reject(this.unreachable('closed on this side'))
     this.release()
   }
@@ -264,13 +264,13 @@ export class RelayLink extends LinkBase {
         return
       case 'goodbye':
         this.release()
-        this.finish({ why: 'closed', detail: shownText(message, mostGoodbyeChars) })
+        this.finish({ why: 'closed', detail: shownText(message, maxGoodbyeChars) })
     }
   }
 
   private tellTaken(): void {
-    if (this.receivedBytes - this.toldBytes < this.windowBytes * takenShare) return
-    this.toldBytes = this.receivedBytes
+    if (this.receivedBytes - this.acknowledgedBytes < this.windowBytes * takenShare) return
+    this.acknowledgedBytes = this.receivedBytes
     const count = new Uint8Array(8)
     new DataView(count.buffer).setFloat64(0, this.receivedBytes)
     this.sendSealed('taken', count)

@@ -270,15 +270,15 @@ export function encodeFingerprint(fingerprint: Fingerprint): Uint8Array {
 export function decodeFingerprint(payload: Uint8Array): Fingerprint {
   if (payload.length !== fingerprintBytes)
     throw bad(`a START payload of ${fingerprintBytes} bytes`, `${payload.length}`)
-  const told = payload.subarray(4 * fingerprintWords)
-  const end = told.indexOf(0)
+  const received = payload.subarray(4 * fingerprintWords)
+  const end = received.indexOf(0)
   const [elements, alignment, root, reduction, algorithm, machines] = readWords(
     payload.subarray(0, 4 * fingerprintWords),
     fingerprintWords,
     'START',
   )
   return {
-    label: shownText(end < 0 ? told : told.subarray(0, end), labelBytes),
+    label: shownText(end < 0 ? received : received.subarray(0, end), labelBytes),
     elements: elements!,
     alignment: alignment!,
     root: root!,
@@ -304,11 +304,11 @@ const noRank = 0xffffffff
 /** Longer than any of ours; a rank passes on what another has sent. */
 const maxAbortCodeBytes = 40
 
-/** `mostBytes`: what the link takes; a text that does not fit is cut. */
-export function encodeAbort(record: AbortRecord, mostBytes = Number.POSITIVE_INFINITY): Uint8Array {
+/** `maxBytes`: what the link takes; a text that does not fit is cut. */
+export function encodeAbort(record: AbortRecord, maxBytes = Number.POSITIVE_INFINITY): Uint8Array {
   const code = new TextEncoder().encode(record.code).subarray(0, maxAbortCodeBytes)
-  const most = Math.min(maxAbortTextBytes, mostBytes - abortHeadBytes - code.length)
-  const text = new TextEncoder().encode(record.text).subarray(0, most)
+  const max = Math.min(maxAbortTextBytes, maxBytes - abortHeadBytes - code.length)
+  const text = new TextEncoder().encode(record.text).subarray(0, max)
   const payload = new Uint8Array(abortHeadBytes + code.length + text.length)
   put32(payload, 0, record.origin)
   put32(payload, 4, record.lost ?? noRank)
@@ -320,9 +320,9 @@ export function encodeAbort(record: AbortRecord, mostBytes = Number.POSITIVE_INF
 
 /** errors: `peer.protocol` for a payload that is too short or too long. */
 export function decodeAbort(payload: Uint8Array, group = 0): AbortRecord {
-  const mostBytes = maxAbortTextBytes + 256
-  if (payload.length < abortHeadBytes || payload.length > mostBytes)
-    throw bad(`an ABORT payload of ${abortHeadBytes} to ${mostBytes} bytes`, `${payload.length}`)
+  const maxBytes = maxAbortTextBytes + 256
+  if (payload.length < abortHeadBytes || payload.length > maxBytes)
+    throw bad(`an ABORT payload of ${abortHeadBytes} to ${maxBytes} bytes`, `${payload.length}`)
   const lost = get32(payload, 4)
   const codeBytes = get32(payload, 8)
   const textAt = abortHeadBytes + codeBytes
@@ -338,10 +338,10 @@ export function decodeAbort(payload: Uint8Array, group = 0): AbortRecord {
 }
 
 /** Text that another rank has sent, as errors show it: cut to a length, and without characters that play tricks on a terminal. */
-export const shownText = (bytes: Uint8Array, most: number): string =>
+export const shownText = (bytes: Uint8Array, max: number): string =>
   new TextDecoder()
     .decode(bytes)
-    .slice(0, most)
+    .slice(0, max)
     .replace(/[^\P{Cc}\n\t]/gu, ' ')
 
 function words(...values: number[]): Uint8Array {

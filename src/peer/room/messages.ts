@@ -3,8 +3,8 @@ import { clipped } from '../../util/clipped.ts'
 import { lastBallot } from './ballots.ts'
 import { membersPerRoom, meshLimit, newcomersAtOnce } from './edges.ts'
 import { iceServersSchema } from './ice-servers.ts'
-import { mostUs } from './microseconds.ts'
-import { mostNameChars, plainName } from './names.ts'
+import { maxUs } from './microseconds.ts'
+import { maxNameChars, plainName } from './names.ts'
 import { refusals } from './refusals.ts'
 import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
 
@@ -141,7 +141,7 @@ export const limits = {
   /** Token bucket of one member's boxes between runs: a link takes about 5, and is tried again where there is no way. */
   reachesPerSec: 1,
   reachBurst: 100,
-  nameChars: mostNameChars,
+  nameChars: maxNameChars,
   textChars: 500,
   /** Attempts to form one link. */
   attempts: 8,
@@ -150,7 +150,7 @@ export const limits = {
   /** One relayed message: what a link takes, and what sealing adds. */
   relayFrameBytes: 64 * 1024 + 28,
   /** The least: a sealed message without any text. What a server keeps of each comes on top, so tiny ones would cost it most. */
-  relayFrameLeastBytes: 28,
+  relayFrameMinBytes: 28,
   /** So much may wait for one end of a relayed link before its sender is not read any more. */
   relayQueueBytes: 512 * 1024,
   /** What keeping one message costs a server besides its bytes, as it counts them; ours takes about 700. */
@@ -226,10 +226,10 @@ export const roomIdSchema = hex(16)
 const memberIdSchema = hex(8)
 /** Of one elastic run alone: its server drew it when the run was started. */
 const runKeySchema = hex(8)
-const mostEpoch = 2 ** 31
-const epochSchema = whole(1, mostEpoch)
+const maxEpoch = 2 ** 31
+const epochSchema = whole(1, maxEpoch)
 /** 0 before the first. */
-const newestEpochSchema = whole(0, mostEpoch)
+const newestEpochSchema = whole(0, maxEpoch)
 const rankSchema = whole(0, limits.membersPerRoom - 1)
 const tokenSchema = v.optional(hex(16))
 /** Of a rank of a tab that another rank with its token speaks for. */
@@ -250,11 +250,11 @@ const measuredSchema = v.strictObject({
   /** Of its device, in one fixed product. units: MFLOP/s. */
   megaflops: v.optional(whole(0, 1e9)),
   /** Round trip to the server. units: us. */
-  serverUs: v.optional(whole(0, mostUs)),
+  serverUs: v.optional(whole(0, maxUs)),
   /** Round trips over its links in the current run, the shortest and the longest. units: us. */
-  linkUs: v.optional(v.tuple([whole(0, mostUs), whole(0, mostUs)])),
+  linkUs: v.optional(v.tuple([whole(0, maxUs), whole(0, maxUs)])),
   /** Between runs: its round trip to the member behind it in the ring; null where there is no way. units: us. */
-  toNext: v.optional(v.strictObject({ id: memberIdSchema, us: v.nullable(whole(0, mostUs)) })),
+  toNext: v.optional(v.strictObject({ id: memberIdSchema, us: v.nullable(whole(0, maxUs)) })),
 })
 export type Measured = v.InferOutput<typeof measuredSchema>
 export type ToNext = NonNullable<Measured['toNext']>

@@ -1,4 +1,4 @@
-export const mostNameChars = 40
+export const maxNameChars = 40
 
 /** What nobody sees in a name, or what changes how the text around it is shown: zero width, the direction of writing, blank letters. */
 const unseen = /[\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u2800]|(?!\ufe0f)\p{Default_Ignorable_Code_Point}/gu
@@ -8,7 +8,7 @@ export function plainName(name: string): string {
   const line = name.replace(unseen, '').replace(/\p{Cc}+/gu, ' ')
   let kept = ''
   for (const character of line.trim()) {
-    if (kept.length + character.length > mostNameChars) break
+    if (kept.length + character.length > maxNameChars) break
     kept += character
   }
   return /[\p{L}\p{N}\p{P}\p{S}]/u.test(kept) ? kept.trim() : ''

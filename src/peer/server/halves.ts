@@ -23,8 +23,8 @@ export class Halves {
   /** Of the newest roster whose first half is not kept any more. */
   #forgotten = 0
 
-  /** `most`: of how many rosters it knows the first half. */
-  constructor(private readonly most: number = limits.halvesPerRun) {}
+  /** `max`: of how many rosters it knows the first half. */
+  constructor(private readonly max: number = limits.halvesPerRun) {}
 
   heard(member: string): void {
     this.#heard.add(member)
@@ -45,7 +45,7 @@ export class Halves {
     const isOutside = lives.some((life) => !newest.members.includes(memberOf(life)))
     if (ballot <= this.#forgotten || (newest.ballot > ballot && isOutside)) return null
     if (!alive.every((life) => this.#heard.has(memberOf(life)))) return null
-    if (this.#first.size === this.most) this.#forget()
+    if (this.#first.size === this.max) this.#forget()
     this.#first.set(ballot, lives)
     return lives
   }

@@ -6,7 +6,7 @@ export const limits = {
   ...shared,
   /** From the maker's refusal until an address may ask again: so long after the first, and each time twice as long. */
   askAgainMs: 5_000,
-  askAgainMostMs: 600_000,
+  askAgainMaxMs: 600_000,
   /** Addresses of which a room knows how often its maker refused them. */
   declinesPerRoom: 64,
   /** Token bucket of wrong room keys from one address. */

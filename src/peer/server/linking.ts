@@ -121,7 +121,7 @@ export class Linking {
     readonly epoch: number,
     members: readonly Member[],
     links: readonly (readonly AssignedLink[])[],
-    mostMs: number,
+    maxMs: number,
     elastic: Pick<Assignment, 'run' | 'key' | 'joining'> = {},
   ) {
     this.places = members.map((member, at) => ({
@@ -134,9 +134,9 @@ export class Linking {
     }))
     const mayFallBack = links.flat().some(({ canRelay }) => canRelay)
     // Then a link is tried one way after the other.
-    this.readyMs = mostMs + (mayFallBack ? room.limits.relayWaitMs : 0)
+    this.readyMs = maxMs + (mayFallBack ? room.limits.relayWaitMs : 0)
     // Links need nothing of what was measured, and the message of a full room must fit.
-    const told = members.map(({ id, info: { measured: _, ...info } }) => ({ id, ...info }))
+    const listed = members.map(({ id, info: { measured: _, ...info } }) => ({ id, ...info }))
     for (const [rank, member] of members.entries()) {
       if (links[rank].some(({ kind }) => kind === 'webrtc')) this.sendIceServers(member)
       room.send(member, {
@@ -145,7 +145,7 @@ export class Linking {
         ...elastic,
         rank,
         worldSize: members.length,
-        members: told,
+        members: listed,
         links: [...links[rank]],
       })
     }
@@ -216,11 +216,11 @@ export class Linking {
 
   passBox(from: number, { to, attempt, box }: MessageOf<'signal'>): void {
     const place = this.places[from]
-    const mostBoxChars = this.room.limits.boxCharsPerLink * place.links.length
+    const maxBoxChars = this.room.limits.boxCharsPerLink * place.links.length
     if (!this.hasLink(from, to, 'signal')) return
     place.boxChars += box.length
-    if (place.boxChars > mostBoxChars) {
-      const text = `at most ${mostBoxChars} characters of signals are allowed in an epoch. Do not send data through signaling.`
+    if (place.boxChars > maxBoxChars) {
+      const text = `at most ${maxBoxChars} characters of signals are allowed in an epoch. Do not send data through signaling.`
       this.room.refuse(place.member, 'too-large', text, 'signal', true)
       return
     }

@@ -298,10 +298,10 @@ export class Rendezvous {
     const { messagesPerSec, messageBurst, storeCallsPerSec, storeCallBurst } = this.limits
     const isCall = type === 'store'
     if ((isCall ? connection.callTokens : connection.tokens).take()) return true
-    const most = isCall
+    const max = isCall
       ? `${storeCallsPerSec} store calls a second and ${storeCallBurst} at once`
       : `${messagesPerSec} messages a second and ${messageBurst} at once`
-    this.refuse(connection, 'too-fast', `at most ${most} are allowed. Send fewer.`, null, true)
+    this.refuse(connection, 'too-fast', `at most ${max} are allowed. Send fewer.`, null, true)
     return false
   }
 
@@ -333,7 +333,7 @@ export class Rendezvous {
     const room = new Room(message.room, message.authKey, address, {
       env: this.env,
       limits: this.limits,
-      send: (id, told) => this.send(id, told),
+      send: (id, result) => this.send(id, result),
       refuse: (id, ...why) => {
         const refused = this.connections.get(id)
         if (refused) this.refuse(refused, ...why)
@@ -431,10 +431,10 @@ export class Rendezvous {
       room = this.provenRoom(connection, message)
     }
     if (!room) return
-    const [count, most, who] = message.info
+    const [count, max, who] = message.info
       ? [room.size, this.limits.membersPerRoom, 'members']
       : [room.guestCount, this.limits.guestsPerRoom, 'guests']
-    if (count >= most) {
+    if (count >= max) {
       const text = `the room is full: it has ${count} ${who}.`
       this.refuse(connection, 'room-full', text, 'join')
       return

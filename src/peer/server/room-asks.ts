@@ -24,7 +24,7 @@ export interface AskLimits {
   asksPerRoom: number
   askMs: number
   askAgainMs: number
-  askAgainMostMs: number
+  askAgainMaxMs: number
   declinesPerRoom: number
 }
 
@@ -84,17 +84,17 @@ export class RoomAsks {
   #lastOfMost(address: string): Ask | null {
     const counts = new Map([[address, 1]])
     for (const one of this.#waiting) counts.set(one.address, (counts.get(one.address) ?? 0) + 1)
-    const [most, count] = [...counts].reduce((a, b) => (b[1] > a[1] ? b : a))
-    const last = this.#waiting.findLast((one) => one.address === most)
+    const [max, count] = [...counts].reduce((a, b) => (b[1] > a[1] ? b : a))
+    const last = this.#waiting.findLast((one) => one.address === max)
     return last && count > counts.get(address)! ? last : null
   }
 
   /** Returns how long the address is to wait now. units: ms. */
   #decline(address: string): number {
     const { env, limits } = this.#options
-    const { askAgainMs, askAgainMostMs, declinesPerRoom } = limits
+    const { askAgainMs, askAgainMaxMs, declinesPerRoom } = limits
     const before = this.#declined.get(address)
-    const waitMs = before ? Math.min(2 * before.waitMs, askAgainMostMs) : askAgainMs
+    const waitMs = before ? Math.min(2 * before.waitMs, askAgainMaxMs) : askAgainMs
     keepNewest(this.#declined, address, { waitMs, untilMs: env.now() + waitMs }, declinesPerRoom)
     return waitMs
   }

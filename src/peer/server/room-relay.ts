@@ -5,7 +5,7 @@ import type { TokenBucket } from '../room/token-bucket.ts'
 export interface RelayLimits {
   relayEndsPerRoom: number
   relayFrameBytes: number
-  relayFrameLeastBytes: number
+  relayFrameMinBytes: number
   relayFrameCostBytes: number
   relayQueueBytes: number
   relayWaitMs: number
@@ -133,14 +133,14 @@ export class RoomRelay {
   receive(connectionId: string, bytes: Uint8Array): void {
     const end = this.ends.get(connectionId)
     if (!end) return
-    const { relayFrameBytes, relayFrameLeastBytes, relayQueueBytes } = this.host.limits
+    const { relayFrameBytes, relayFrameMinBytes, relayQueueBytes } = this.host.limits
     if (bytes.length > relayFrameBytes) {
       const text = `expected a relayed message of at most ${relayFrameBytes} bytes, got ${bytes.length}.`
       this.host.refuse(connectionId, 'too-large', text)
       return
     }
-    if (bytes.length < relayFrameLeastBytes) {
-      const text = `expected a sealed message of at least ${relayFrameLeastBytes} bytes, got ${bytes.length}.`
+    if (bytes.length < relayFrameMinBytes) {
+      const text = `expected a sealed message of at least ${relayFrameMinBytes} bytes, got ${bytes.length}.`
       this.host.refuse(connectionId, 'bad-message', text)
       return
     }

@@ -34,9 +34,9 @@ export type RunMessage = EpochMessage | MessageOf<'ranks' | 'half' | 'out'>
  * The highest epochs that count where members claim them; a server counts on from there. So no claim uses all numbers up, and what is claimed of
  * a run counts also where a claim of someone outside has moved its epochs.
  */
-const mostClaimed = { inRun: 2 ** 30, outside: 2 ** 29, ballot: 2 ** 31 }
+const maxClaimed = { inRun: 2 ** 30, outside: 2 ** 29, ballot: 2 ** 31 }
 
-const counted = (claimed: number, most: number) => (claimed <= most ? claimed : 0)
+const counted = (claimed: number, max: number) => (claimed <= max ? claimed : 0)
 
 /** Tokens of members that are in a run, by id: undefined until it has come, null where it has none. Then it does not come again. */
 type Seats = Map<string, string | null | undefined>
@@ -221,16 +221,16 @@ export class RoomRun {
   /** A member has come back, with what it knows. */
   memberBack(member: Member, { epoch, run: now }: Again): void {
     const { elastic } = this
-    this.epochElsewhere = Math.max(this.epochElsewhere, counted(epoch, mostClaimed.outside))
+    this.epochElsewhere = Math.max(this.epochElsewhere, counted(epoch, maxClaimed.outside))
     if (!now) return
     if (elastic && now.key === this.key) {
       if (this.isTaking) {
-        this.epoch = Math.max(this.epoch, counted(epoch, mostClaimed.inRun))
+        this.epoch = Math.max(this.epoch, counted(epoch, maxClaimed.inRun))
         this.seat(member.id, member.token)
       }
       if (!elastic.seats.has(member.id)) return
       if (!now.mayBeAhead) elastic.halves.heard(member.id)
-      if (now.ballot <= this.mostBallot) this.reorder(now)
+      if (now.ballot <= this.maxBallot) this.reorder(now)
       return
     }
     // It was in this one before.
@@ -412,35 +412,35 @@ export class RoomRun {
    */
   private mayTakeOver({ id }: Member, { key, run }: RunNow): boolean {
     const { room, away, state, isOn } = this
-    if (isOn || run > mostClaimed.inRun) return false
+    if (isOn || run > maxClaimed.inRun) return false
     const isMakers = room.members()[0].cameInRun === key
     const isAway = away?.key === key && away.seats.has(id)
     return isMakers || isAway || (state === 'lobby' && room.isServerNew())
   }
 
   /** `epoch`: the newest that the member knows. */
-  private takeOver({ id }: Member, { key, ballot, ids, ...told }: RunNow, epoch: number): void {
+  private takeOver({ id }: Member, { key, ballot, ids, ...received }: RunNow, epoch: number): void {
     const { env, limits } = this.room
     // What this server knows itself, nobody changes by bringing it.
     const { first, settings, seats } =
       this.away?.key === key
         ? this.away
-        : { first: told.run, settings: told.settings, seats: new Map() }
+        : { first: received.run, settings: received.settings, seats: new Map() }
     this.state = 'running'
     this.away = null
     this.key = key
     this.first = first
-    const newest = counted(epoch, mostClaimed.inRun)
+    const newest = counted(epoch, maxClaimed.inRun)
     // Who is in a run knows its epoch; a member that says otherwise could begin one that nobody can end.
     this.epoch = Math.max(this.epoch, this.epochElsewhere, newest, first)
     this.settings = settings
     this.room.takenOver(settings)
     this.cancelTimer = env.after(limits.backMs, () => this.setRanks())
     const order = this.withoutLeavers(ids)
-    const known = counted(ballot, mostClaimed.ballot)
+    const known = counted(ballot, maxClaimed.ballot)
     this.beginElastic(key, order, known, seats, limits.backMs)
     // It may have ended at once.
-    if (!told.mayBeAhead) this.elastic?.halves.heard(id)
+    if (!received.mayBeAhead) this.elastic?.halves.heard(id)
   }
 
   /** Whether members still bring a run that this server has taken over: it takes what it gets. */
@@ -455,8 +455,8 @@ export class RoomRun {
   }
 
   /** The highest that a member can know: members need time to decide. */
-  private get mostBallot(): number {
-    if (this.isTaking) return mostClaimed.ballot
+  private get maxBallot(): number {
+    if (this.isTaking) return maxClaimed.ballot
     const { env, limits } = this.room
     const seconds = (env.now() - this.elastic!.ballotAtMs) / 1000
     return this.ballot + (limits.rostersAhead + seconds) * ballotStep
@@ -472,7 +472,7 @@ export class RoomRun {
   private takeRanks(member: Member, message: MessageOf<'ranks'>): void {
     const { elastic } = this
     const mayTell = elastic?.seats.has(member.id) && message.key === this.key
-    if (!elastic || !mayTell || message.ballot > this.mostBallot) {
+    if (!elastic || !mayTell || message.ballot > this.maxBallot) {
       this.refuseRun(member, 'ranks')
       return
     }
@@ -488,7 +488,7 @@ export class RoomRun {
     }
     const { key, ballot } = message
     const newest = { ballot: this.ballot, members: elastic.order }
-    const mayAsk = elastic.seats.has(member.id) && ballot <= this.mostBallot
+    const mayAsk = elastic.seats.has(member.id) && ballot <= this.maxBallot
     const first = mayAsk ? elastic.halves.first(message, newest) : null
     this.room.send(member, { type: 'half', key, ballot, first: first && [...first] })
   }

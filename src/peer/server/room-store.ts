@@ -63,7 +63,7 @@ export class RoomStore {
   }
 
   private take(connectionId: string, id: number, call: StoreCall): Refused {
-    const answer = (told: StoreAnswer) => this.host.answer(connectionId, id, told)
+    const answer = (result: StoreAnswer) => this.host.answer(connectionId, id, result)
     switch (call.op) {
       case 'set': {
         const refused = this.put(call.key, call.value)
@@ -86,8 +86,8 @@ export class RoomStore {
         }
         const sum = current.counter + call.amount
         if (!Number.isSafeInteger(sum)) {
-          const most = Number.MAX_SAFE_INTEGER
-          return ['too-large', `expected a sum between ±${most}, got about ${sum}.`]
+          const max = Number.MAX_SAFE_INTEGER
+          return ['too-large', `expected a sum between ±${max}, got about ${sum}.`]
         }
         const refused = this.put(call.key, { counter: sum })
         if (!refused) answer({ kind: 'done', sum })
@@ -142,7 +142,7 @@ export class RoomStore {
     connectionId: string,
     keys: readonly string[],
     timeoutMs: number,
-    answer: (told: StoreAnswer) => void,
+    answer: (result: StoreAnswer) => void,
     there: () => void,
   ): Refused {
     if (keys.every((key) => this.table.get(key) !== undefined)) {

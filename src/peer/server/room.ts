@@ -63,7 +63,7 @@ export class Room {
   /** Tokens of tabs that were in the room, and of which no rank was removed since. */
   private readonly known = new Set<string>()
   /** Whether the maker has been told that somebody waits. */
-  private hasToldAsks = false
+  private hasSentAsks = false
   private readonly run: RoomRun
   /** In order of joining, but for the first, which is the maker. */
   private members: Member[] = []
@@ -74,7 +74,7 @@ export class Room {
   /** The next lobby message, once one is due. */
   private dueLobby: { atMs: number; cancel: () => void } | null = null
   private hasUpdates = false
-  private updatesToldAtMs = Number.NEGATIVE_INFINITY
+  private updatesSentAtMs = Number.NEGATIVE_INFINITY
   private cancelIdle: () => void = () => undefined
 
   constructor(
@@ -236,8 +236,8 @@ export class Room {
   private tellAsks(): void {
     const [maker] = this.members
     const { list: asks } = this.asks
-    if (!maker || (asks.length === 0 && !this.hasToldAsks)) return
-    this.hasToldAsks = asks.length > 0
+    if (!maker || (asks.length === 0 && !this.hasSentAsks)) return
+    this.hasSentAsks = asks.length > 0
     this.send(maker, { type: 'asks', asks })
   }
 
@@ -397,7 +397,7 @@ export class Room {
   private dismiss(maker: Member, { id, boxes = [] }: MessageOf<'remove'>): void {
     if (boxes.length > 0 && !this.isWaiting(maker, 'remove', 'Move after the run.')) return
     const member = this.otherMember(maker, id, 'remove')
-    if (member) this.putOut(maker, member)
+    if (member) this.evict(maker, member)
     for (const { to, box } of boxes) {
       // Whom it names: one that has come meanwhile, perhaps the removed one again, gets none.
       const other = this.members.find((one) => one.id === to && one !== maker)
@@ -405,7 +405,7 @@ export class Room {
     }
   }
 
-  private putOut(maker: Member, member: Member): void {
+  private evict(maker: Member, member: Member): void {
     const { name } = maker.info
     const text = `removed by ${name}`
     if (member.token !== null && member.token !== maker.token) this.known.delete(member.token)
@@ -449,7 +449,7 @@ export class Room {
   private lobbyChanged(isUpdate = false): void {
     const { env, limits } = this.host
     const soonMs = env.now() + limits.lobbyDelayMs
-    const atMs = isUpdate ? Math.max(soonMs, this.updatesToldAtMs + limits.lobbyUpdateMs) : soonMs
+    const atMs = isUpdate ? Math.max(soonMs, this.updatesSentAtMs + limits.lobbyUpdateMs) : soonMs
     if (isUpdate) this.hasUpdates = true
     else this.watchIdle()
     if (this.dueLobby && this.dueLobby.atMs <= atMs) return
@@ -460,7 +460,7 @@ export class Room {
 
   private tellLobby(): void {
     this.dueLobby = null
-    if (this.hasUpdates) this.updatesToldAtMs = this.host.env.now()
+    if (this.hasUpdates) this.updatesSentAtMs = this.host.env.now()
     this.hasUpdates = false
     const { state, epoch, ballot, reached } = this.run
     const members = this.members.map((one) => {

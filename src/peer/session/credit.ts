@@ -52,14 +52,14 @@ export class SendWindow {
   private confirm(bytes: number): void {
     const { ends } = this
     while (this.confirmed < ends.length && ends[this.confirmed] <= bytes) this.confirmed++
-    if (this.confirmed < ends.length && this.confirmed < mostConfirmed) return
+    if (this.confirmed < ends.length && this.confirmed < maxConfirmed) return
     ends.splice(0, this.confirmed)
     this.confirmed = 0
   }
 }
 
 /** So many ends that nobody needs any more are kept before the rest is moved up. */
-const mostConfirmed = 256
+const maxConfirmed = 256
 
 export interface ReceiveWindowOptions {
   windowBytes: number

@@ -50,8 +50,8 @@ export class Handshake {
         `expected messages of at least 1 KiB and a window of at least 2 KiB, got ${hello.maxMessageBytes} and ${hello.windowBytes} bytes`,
       )
     // A quarter of the window at most, or the window could not hold early frames and others side by side (collectives.ts).
-    const most = Math.min(maxMessageBytes, hello.maxMessageBytes, Math.floor(hello.windowBytes / 4))
-    this.maxFrameBytes = most - (most % 8)
+    const max = Math.min(maxMessageBytes, hello.maxMessageBytes, Math.floor(hello.windowBytes / 4))
+    this.maxFrameBytes = max - (max % 8)
     this.peerWindowBytes = hello.windowBytes
     this.isReceived = true
   }

@@ -39,7 +39,7 @@ import {
 } from './session-config.ts'
 
 /** Of what BYE tells. */
-const mostByeChars = 200
+const maxByeChars = 200
 
 export interface SessionOptions {
   link: Link
@@ -260,8 +260,8 @@ export class Session {
   }
 
   sendAbort(record: AbortRecord): void {
-    const most = this.link.maxMessageBytes - headerBytes
-    this.sendControl({ type: FrameType.abort, group: record.group }, encodeAbort(record, most))
+    const max = this.link.maxMessageBytes - headerBytes
+    this.sendControl({ type: FrameType.abort, group: record.group }, encodeAbort(record, max))
   }
 
   private sendControl(fields: Partial<FrameHeader>, payload?: Uint8Array): void {
@@ -345,7 +345,7 @@ export class Session {
         this.onabort(decodeAbort(payload, header.group))
         break
       case FrameType.bye:
-        this.receiveBye(shownText(payload, mostByeChars))
+        this.receiveBye(shownText(payload, maxByeChars))
         break
     }
   }
@@ -388,7 +388,7 @@ export class Session {
     if (this.isByeSent) return
     this.sendControl(
       { type: FrameType.bye },
-      new TextEncoder().encode(detail.slice(0, mostByeChars)),
+      new TextEncoder().encode(detail.slice(0, maxByeChars)),
     )
     this.isByeSent = true
   }

@@ -52,14 +52,14 @@ export class KeyTable<V> {
   }
 
   /**
-   * Calls `told` once, at once where all keys are there. Returns a function that ends the wait without a word.
+   * Calls `onEnd` once, at once where all keys are there. Returns a function that ends the wait without a word.
    *
    * units: ms; 0 waits for ever.
    */
-  wait(keys: readonly string[], timeoutMs: number, told: (how: WaitEnd) => void): () => void {
+  wait(keys: readonly string[], timeoutMs: number, onEnd: (how: WaitEnd) => void): () => void {
     const missing = new Set(keys.filter((key) => !this.values.has(key)))
     if (missing.size === 0) {
-      told({ kind: 'there' })
+      onEnd({ kind: 'there' })
       return () => undefined
     }
     const leave = () => {
@@ -75,7 +75,7 @@ export class KeyTable<V> {
       missing,
       end(how) {
         leave()
-        told(how)
+        onEnd(how)
       },
     }
     const cancelTimer =

@@ -8,7 +8,7 @@ import { addIn, compareSetIn } from './table-rules.ts'
 import { TimedStore } from './timed-store.ts'
 
 /** Who waits looks again after this time, should a word that something changed be lost. units: ms. */
-const lookAgainMs = 1_000
+const checkAgainMs = 1_000
 
 type Values = Map<string, Uint8Array>
 
@@ -123,7 +123,7 @@ export class OpfsStore extends TimedStore implements Store {
     const untilMs = timeoutMs === 0 ? Number.POSITIVE_INFINITY : this.env.now() + timeoutMs
     for (;;) {
       // Listening before looking, so that no change falls between.
-      const change = this.nextChange(Math.min(lookAgainMs, untilMs - this.env.now()))
+      const change = this.nextChange(Math.min(checkAgainMs, untilMs - this.env.now()))
       try {
         const values = await this.read(where)
         const missing = keys.filter((key) => !values.has(key))

@@ -26,7 +26,7 @@ const keptTrips = 15
 const answerMs = 10_000
 /** Where there is no way, the next call comes so much later; twice as much each time, up to the longest. units: ms. */
 const againMs = 15_000
-const againMostMs = 120_000
+const againMaxMs = 120_000
 
 /** One side of a link between two tabs. */
 export interface LobbyWay {
@@ -235,7 +235,7 @@ class Calling {
       this.#cancel = this.#options.env.after(settleMs, () => this.#begin())
       return
     }
-    const waitMs = Math.min(againMostMs, againMs * 2 ** this.#failures++)
+    const waitMs = Math.min(againMaxMs, againMs * 2 ** this.#failures++)
     this.#cancel = this.#options.env.after(waitMs, () => this.#begin())
     this.#options.tell({ id: this.peer.id, us: null })
   }

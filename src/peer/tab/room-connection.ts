@@ -58,7 +58,7 @@ const passing: readonly Refusal[] = [
   'too-slow',
 ]
 /** From a connection's end until the next try: this long at first, then twice as long each time. units: ms. */
-const retryMs = { first: 250, most: 8_000 }
+const retryMs = { first: 250, max: 8_000 }
 
 /**
  * A tab's way into one room, as a member or as a guest (`info` null): it opens the socket, proves the secret, answers pings,
@@ -74,7 +74,7 @@ export class RoomConnection {
   /** What the server has told last; empty where it has none. */
   iceServers: readonly IceServer[] = []
   private readonly asking: {
-    resolve: (told: readonly IceServer[]) => void
+    resolve: (received: readonly IceServer[]) => void
     reject: (error: PeerError) => void
   }[] = []
   /** Round trips under way, the oldest first: when each began, and whom to tell. */
@@ -352,9 +352,9 @@ export class RoomConnection {
 
   /** Half of it up to all, by chance: members that lost one server do not come back in one moment. */
   private nextRetryMs(): number {
-    const { first, most } = retryMs
-    const mostMs = Math.min(most, first * 2 ** this.retries++)
-    return mostMs * (0.5 + this.env.random(1)[0]! / 510)
+    const { first, max } = retryMs
+    const maxMs = Math.min(max, first * 2 ** this.retries++)
+    return maxMs * (0.5 + this.env.random(1)[0]! / 510)
   }
 
   private stopAsking(error: PeerError): void {

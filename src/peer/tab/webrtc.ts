@@ -346,8 +346,8 @@ export class WebRtcConnection {
     if (turns.length === 0 || isRelayed) return ''
     // The browser tells addresses in a form of its own.
     const answers = [...turnErrors].map(([url, error]) => `${url}: ${error}`)
-    const told = answers.length > 0 ? answers : [`${turns.join(', ')}: no answer`]
-    return `No TURN server gave an address (${told.join(', ')}): check its address, its secret, and the clocks of both machines`
+    const listed = answers.length > 0 ? answers : [`${turns.join(', ')}: no answer`]
+    return `No TURN server gave an address (${listed.join(', ')}): check its address, its secret, and the clocks of both machines`
   }
 
   private end(): void {

@@ -1,5 +1,5 @@
 import { epochOrder, stepsPerEpoch, virtualRows, virtualShares } from '../../data/shares.ts'
-import { Deal } from '../../ddp/exact/deal.ts'
+import { Assignment } from '../../ddp/exact/assignment.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import type { Draws } from './share-batches.ts'
 
@@ -10,13 +10,13 @@ import type { Draws } from './share-batches.ts'
  *                                     |           rank 0          |                     rank 1                      |
  *
  * Their number is fixed for a run, so what each computes does not depend on how many ranks there are. Which rank computes which may change from
- * step to step (`deal`).
+ * step to step (`assignment`).
  */
 export class VirtualWorkers {
   /** Of each one. */
   readonly rows: number
   /** How many each rank computes, of those that have rows in a full batch. */
-  readonly deal: Deal
+  readonly assignment: Assignment
   /** Of this rank's virtual workers. */
   readonly draws: Draws
   /** Of the virtual workers `first` to `first + count`, as they are when samples are drawn. */
@@ -38,7 +38,7 @@ export class VirtualWorkers {
     this.#rank = rank
     this.#batch = batch
     const shares = virtualShares(batch, virtualWorkers, worldSize)
-    this.deal = new Deal(shares.map((share) => share.rows / rows))
+    this.assignment = new Assignment(shares.map((share) => share.rows / rows))
     this.firstSamples = epochOrder(seed, 0, samples).subarray(0, rows)
     let orderOf = -1
     let order = new Uint32Array(0)
@@ -61,21 +61,21 @@ export class VirtualWorkers {
 
   /** Samples of a full batch, by rank. */
   get samples(): number[] {
-    const { rows, deal } = this
-    return deal.counts.map((count, rank) =>
-      Math.max(0, Math.min(count * rows, this.#batch - deal.firstOf(rank) * rows)),
+    const { rows, assignment } = this
+    return assignment.counts.map((count, rank) =>
+      Math.max(0, Math.min(count * rows, this.#batch - assignment.firstOf(rank) * rows)),
     )
   }
 
   /** Those of this rank. */
   get first(): number {
-    return this.deal.firstOf(this.#rank)
+    return this.assignment.firstOf(this.#rank)
   }
   get count(): number {
-    return this.deal.counts[this.#rank]
+    return this.assignment.counts[this.#rank]
   }
   /** What this rank takes for one in the steps so far; undefined where it has been measured in none. units: µs. */
   get ownUs(): number | undefined {
-    return this.deal.usOf(this.#rank)
+    return this.assignment.usOf(this.#rank)
   }
 }

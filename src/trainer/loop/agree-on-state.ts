@@ -35,16 +35,16 @@ export function agreeOnState(held: readonly (readonly Held[])[]): AgreedState {
   const hashes = hashesOf(newest)
   const have = (all: readonly (string | undefined)[], hash: string | undefined) =>
     all.map((own) => own !== undefined && own === hash)
-  const most = mostHeld(hashes)
+  const max = mostHeld(hashes)
   const ranksOf = (is: (hash: string) => boolean) =>
     hashes.flatMap((hash, rank) => (hash !== undefined && is(hash) ? [rank] : []))
-  if (most.length < 2) {
-    const ranks = ranksOf((hash) => hash !== most[0])
-    const right = ranksOf((hash) => hash === most[0])
+  if (max.length < 2) {
+    const ranks = ranksOf((hash) => hash !== max[0])
+    const right = ranksOf((hash) => hash === max[0])
     const own = ranks.length > 1 ? 'states' : 'state'
     const text = `the ${own} of ${formatRanks(ranks)} differed from that of ${formatRanks(right)}, and ${ranks.length > 1 ? 'are' : 'is'} replaced by it`
     const differed = ranks.length > 0 ? { ranks, text, isLasting: false } : undefined
-    return { step: newest, hasIt: have(hashes, most[0]), differed }
+    return { step: newest, hasIt: have(hashes, max[0]), differed }
   }
   const ranks = ranksOf(() => true)
   const tie = `the states of ${formatRanks(ranks)} differed, and no state has most ranks`
@@ -68,6 +68,6 @@ export function agreeOnState(held: readonly (readonly Held[])[]): AgreedState {
 function mostHeld(hashes: readonly (string | undefined)[]): string[] {
   const counts = new Map<string, number>()
   for (const hash of hashes) if (hash !== undefined) counts.set(hash, (counts.get(hash) ?? 0) + 1)
-  const most = Math.max(...counts.values())
-  return [...counts].flatMap(([hash, count]) => (count === most ? [hash] : []))
+  const max = Math.max(...counts.values())
+  return [...counts].flatMap(([hash, count]) => (count === max ? [hash] : []))
 }

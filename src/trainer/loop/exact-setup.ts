@@ -1,8 +1,8 @@
+import type { MeasuredTime } from '../../ddp/exact/assignment.ts'
 import type { Audits } from '../../ddp/exact/audit.ts'
-import type { Took } from '../../ddp/exact/deal.ts'
+import { mustFit } from '../../ddp/exact/check-supported.ts'
 import { ExactStep } from '../../ddp/exact/exact-step.ts'
 import { LossScale } from '../../ddp/exact/loss-scale.ts'
-import { mustFit } from '../../ddp/exact/must-fit.ts'
 import type { ExactRanks } from '../../ddp/exact/replays.ts'
 import { manualSeed } from '../../nn/init.ts'
 import { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
@@ -10,9 +10,9 @@ import { Evaluation } from '../evaluate/evaluate.ts'
 import { batchArrays, ShareBatches } from '../evaluate/share-batches.ts'
 import { VirtualWorkers } from '../evaluate/virtual-workers.ts'
 import { learningRateOf } from '../settings/demo-meta.ts'
+import { evictionForGradients, gradientsDiffer } from './eviction.ts'
 import type { PlaceInGroup, RankSetup, RankSetupOptions } from './rank-setup.ts'
 import { replicated } from './shared-model.ts'
-import { gradientsDiffer, putOutForGradients } from './strikes.ts'
 import { forwardOf, randomScalarsFor } from './training-step.ts'
 
 interface TrainingRanks extends ExactRanks {
@@ -37,9 +37,9 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
   const ranksIn = ({ group, stepsDone, onEvent }: PlaceInGroup): TrainingRanks => {
     const { rank, size } = group
     const workers = new VirtualWorkers(config, samples, rank, size)
-    const onDealt = (step: number) =>
-      onEvent({ event: 'dealt', step, samples: workers.samples, rank })
-    return { group, workers, stepsDone, onDealt }
+    const onAssigned = (step: number) =>
+      onEvent({ event: 'assigned', step, samples: workers.samples, rank })
+    return { group, workers, stepsDone, onAssigned }
   }
   const first = ranksIn(options)
   const { rows } = first.workers
@@ -68,7 +68,7 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
     trainingRows: rows,
   })
   /** Of this rank, in all groups so far. */
-  let took: Took | undefined
+  let took: MeasuredTime | undefined
   /** Of other ranks, one at a time. */
   const auditIn = (
     { group, isElastic, onEvent }: PlaceInGroup,
@@ -84,7 +84,7 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
         return { inputs, scalars }
       },
       errorOf: (ranks, text, hasMajority) =>
-        isElastic && hasMajority ? putOutForGradients(text, ranks) : gradientsDiffer(text),
+        isElastic && hasMajority ? evictionForGradients(text, ranks) : gradientsDiffer(text),
       onChanged: (step, text) =>
         onEvent({ event: 'unlike', step, ranks: [], text, isLasting: true, rank: group.rank }),
     }
@@ -111,8 +111,8 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
       return proof
     },
     took: () => took,
-    deal(told, isAudited) {
-      workers.deal.begin(told)
+    assignment(received, isAudited) {
+      workers.assignment.begin(received)
       if (isAudited) step.auditBy(auditIn(place, workers))
       return workers.samples
     },

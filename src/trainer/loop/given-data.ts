@@ -38,10 +38,10 @@ export async function shareGiven(
   }
   const [giver] = givers
   const size = sizes[giver]
-  if (size > expected.mostBytes) {
+  if (size > expected.maxBytes) {
     throw new TabringError(
       'data.malformed',
-      `data: expected ${expected.words} of at most ${expected.mostBytes} bytes, got ${size}. Supply less of it.`,
+      `data: expected ${expected.words} of at most ${expected.maxBytes} bytes, got ${size}. Supply less of it.`,
     )
   }
   return shareBytes(group, { root: giver, sizeBytes: size, own, label, limitMs, onProgress })

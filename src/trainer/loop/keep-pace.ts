@@ -1,7 +1,7 @@
 /** In an elastic run a state is kept after this time, however few steps that is. units: ms. */
 const keepAfterMs = 2000
 /** But keeping may take this share of the time at most. */
-const mostShare = 0.02
+const maxShare = 0.02
 
 /** How often a rank keeps its state for ranks that may lose another. */
 export class KeepPace {
@@ -19,7 +19,7 @@ export class KeepPace {
   }
 
   isDue(nowMs: number): boolean {
-    return nowMs - this.#atMs >= Math.max(this.#afterMs, this.#tookMs / mostShare)
+    return nowMs - this.#atMs >= Math.max(this.#afterMs, this.#tookMs / maxShare)
   }
 
   kept(beganMs: number, endedMs: number): void {

@@ -5,7 +5,7 @@ import { TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import { isText } from '../../util/kind-of.ts'
 import type { RunEvent } from '../watch/run-events.ts'
-import { mostStrikes, putOutForValues, Strikes } from './strikes.ts'
+import { evictionForValues, maxRepeatedFaults, RepeatedFaults } from './eviction.ts'
 
 /** Ranks whose values stop being finite in a step that the others can leave out. */
 export interface LostStep {
@@ -31,10 +31,10 @@ export class LostSteps {
   suspect = 0
   readonly #options: LostStepsOptions
   /** The step that was looked at, op by op; 0 for none. */
-  #lookedAt = 0
+  #examined = 0
   #blamed: (LostStep & { readonly step: number }) | undefined
   #leftOutAt = 0
-  readonly #strikes = new Strikes()
+  readonly #faultCounts = new RepeatedFaults()
   /** Ranks whose gradients were not finite in the step under way, and did not count. */
   readonly #notFinite = new Set<number>()
 
@@ -49,7 +49,7 @@ export class LostSteps {
   get goesBackTo(): number | undefined {
     const { suspect } = this
     if (this.#blamed) return Math.max(this.#blamed.step - 1, this.#leftOutAt)
-    return this.#lookedAt === suspect ? undefined : Math.max(suspect - 2, this.#leftOutAt)
+    return this.#examined === suspect ? undefined : Math.max(suspect - 2, this.#leftOutAt)
   }
 
   /** Whether it is the suspect step or the one before, which may hide the cause. */
@@ -64,7 +64,7 @@ export class LostSteps {
 
   /** The error of a step whose loss is not finite. */
   errorOf(step: number, loss: number, hasPeers: boolean): TabringError {
-    return lossNotFinite(step, loss, this.#lookedAt === step && hasPeers)
+    return lossNotFinite(step, loss, this.#examined === step && hasPeers)
   }
 
   /**
@@ -74,7 +74,7 @@ export class LostSteps {
    * errors: `train.nan` for a loss that is not finite, once.
    */
   checkLast(step: number, loss: number): void {
-    if (Number.isFinite(loss) || this.#lookedAt === step + 1) return
+    if (Number.isFinite(loss) || this.#examined === step + 1) return
     this.suspect = step + 1
     throw lossNotFinite(step, loss, false)
   }
@@ -85,7 +85,7 @@ export class LostSteps {
   }
 
   /**
-   * Returns which ranks a step is lost by, if any. All ranks call it before the step. `look`: names this rank's op that is to blame.
+   * Returns which ranks a step is lost by, if any. All ranks call it before the step. `findCause`: names this rank's op that is to blame.
    *
    * errors: those of `settleFindings`.
    */
@@ -93,13 +93,13 @@ export class LostSteps {
     group: ProcessGroup,
     step: number,
     leavesOut: boolean,
-    look: () => Promise<string | undefined>,
+    findCause: () => Promise<string | undefined>,
   ): Promise<LostStep | undefined> {
     let lost: LostStep | undefined
     if (this.#blamed?.step === step) lost = this.#blamed
     else if (this.isSuspect(step)) {
-      this.#lookedAt = this.suspect
-      lost = await settleFindings(group, step, await look(), leavesOut)
+      this.#examined = this.suspect
+      lost = await settleFindings(group, step, await findCause(), leavesOut)
     }
     if (lost) this.#blamed = undefined
     return lost
@@ -129,27 +129,27 @@ export class LostSteps {
     throw error ?? lossNotFinite(step, Number.NaN, false)
   }
 
-  /** All ranks leave out a step that `find` has found. errors: `train.nan` after too many in a row; `PutOut`. */
+  /** All ranks leave out a step that `find` has found. errors: `train.nan` after too many in a row; `Eviction`. */
   async leaveOut(group: ProcessGroup, step: number, { ranks, text }: LostStep): Promise<void> {
     const { onEvent, isElastic } = this.#options
     this.#leftOutAt = step
     onEvent({ event: 'leftOut', ranks, notFinite: ranks, step, text, rank: group.rank })
     this.#notFinite.clear()
-    const out = this.#strikes.count(group, step, ranks)
+    const out = this.#faultCounts.count(group, step, ranks)
     if (out.length === 0) return
-    if (isElastic) throw putOutForValues(step, out)
-    const who = `The gradients of ${formatRanks(out)} were not finite in ${mostStrikes} steps in a row.`
+    if (isElastic) throw evictionForValues(step, out)
+    const who = `The gradients of ${formatRanks(out)} were not finite in ${maxRepeatedFaults} steps in a row.`
     throw await failTogether(group, `step ${step}: ${text} ${who}`)
   }
 
-  /** After a step that was taken, perhaps without the gradients of some ranks. errors: `PutOut`. */
+  /** After a step that was taken, perhaps without the gradients of some ranks. errors: `Eviction`. */
   stepped(group: ProcessGroup, step: number): void {
     // The next loss may still show that this step is lost, too.
     if (this.#notFinite.size === 0) return
-    const out = this.#strikes.count(group, step, [...this.#notFinite])
+    const out = this.#faultCounts.count(group, step, [...this.#notFinite])
     this.#notFinite.clear()
     // A run that is not elastic would end without them.
-    if (this.#options.isElastic && out.length > 0) throw putOutForValues(step, out)
+    if (this.#options.isElastic && out.length > 0) throw evictionForValues(step, out)
   }
 }
 

@@ -64,12 +64,13 @@ export class Pause {
       for (;;) {
         const own = Uint32Array.of(this.#word)
         const options = { label: 'the pause', deadlineMs: Number.POSITIVE_INFINITY }
-        const told = [...(await group.allGatherU32(own, options))]
+        const received = [...(await group.allGatherU32(own, options))]
         signal?.throwIfAborted()
-        if (told.includes(words.goesOn) || told.every((word) => word === words.nothing)) break
+        if (received.includes(words.goesOn) || received.every((word) => word === words.nothing))
+          break
         if (!isOn) {
           isOn = true
-          await began(told.flatMap((word, rank) => (word === words.asks ? [rank] : [])))
+          await began(received.flatMap((word, rank) => (word === words.asks ? [rank] : [])))
         }
         await this.#untilNext()
       }

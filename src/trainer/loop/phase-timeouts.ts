@@ -6,8 +6,8 @@ import type { StepParts } from '../watch/step-sample.ts'
  * within seconds, so this bounds only what lives and does not move.
  */
 const setupDeadlineMs = 600_000
-const leastStepDeadlineMs = 30_000
-const stepsOfPatience = 10
+const minStepDeadlineMs = 30_000
+const timeoutSteps = 10
 /** Weight of the newest step in the mean. */
 const newest = 0.2
 
@@ -18,7 +18,7 @@ export const exchangeLimitMs = (stepMs: number): number => Math.max(1000, 2 * st
 export const transferLimitMs = (stepMs: number): number => Math.max(4000, 4 * stepMs)
 
 /** How long a group's collectives may stand still: minutes around the loop, ten times the mean step inside. */
-export class Patience {
+export class PhaseTimeouts {
   /** What a step takes without what the links take for it: a mean of the steps that they did not hold up; NaN before the first. units: ms. */
   restMs: number
   readonly #group: ProcessGroup
@@ -46,7 +46,7 @@ export class Patience {
     // A slow link also makes its rank begin the next step late.
     const isHeldUp = Math.min(wait + wire, total - this.restMs) > exchangeLimitMs(this.restMs)
     if (!isHeldUp) this.restMs = mean(this.restMs, total - wire)
-    this.#group.deadlineMs = Math.max(leastStepDeadlineMs, stepsOfPatience * this.#meanMs)
+    this.#group.deadlineMs = Math.max(minStepDeadlineMs, timeoutSteps * this.#meanMs)
     return this.#meanMs
   }
 }

@@ -102,7 +102,7 @@ export async function pipelined(
           .reduce((total: Tensor, own) => total.add(own))
       return { loss, sum }
     },
-    async told(outputs): Promise<RunOutputs> {
+    async shareOutputs(outputs): Promise<RunOutputs> {
       const numbers = Float32Array.of(outputs.loss?.[0] ?? 0, outputs.metric?.[0] ?? 0)
       await parts.broadcast(numbers, stages - 1, { label: 'the loss' })
       return Object.assign(outputs, {

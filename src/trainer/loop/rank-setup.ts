@@ -1,4 +1,4 @@
-import type { Took } from '../../ddp/exact/deal.ts'
+import type { MeasuredTime } from '../../ddp/exact/assignment.ts'
 import type { BitProof } from '../../ddp/exact/exact-step.ts'
 import type { ReplicaCheck } from '../../ddp/hashes/replica-check.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
@@ -58,12 +58,15 @@ export interface RankSetup {
   /** With `exact`, before anything is restored: computes the first virtual worker of the run's first step (`ExactStep.prove`). */
   prove?(): Promise<BitProof>
   /** With `exact`: how long this rank takes for a virtual worker, as far as that is known; after `prove`. */
-  took?(): Took | undefined
+  took?(): MeasuredTime | undefined
   /**
-   * With `exact`, before the first step: deals by what the ranks have told (`Deal.begin`). Returns samples of a full batch, by rank. `isAudited`:
+   * With `exact`, before the first step: deals by what the ranks have told (`Assignment.begin`). Returns samples of a full batch, by rank. `isAudited`:
    * the ranks check each other's gradients (`audit`).
    */
-  deal?(told: readonly (Took | undefined)[], isAudited: boolean): readonly number[]
+  assignment?(
+    received: readonly (MeasuredTime | undefined)[],
+    isAudited: boolean,
+  ): readonly number[]
   /** Names the op by which a step's values on this rank stop being finite, from what the parameters are now; sends nothing. */
   findNotFinite(
     inputs: RunInputs,

@@ -12,17 +12,17 @@ import {
 } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import type { KeptStates } from '../saves/kept-state.ts'
-import { type Brought, meet, type Settled } from './meet.ts'
-import { PutOut } from './strikes.ts'
+import { Eviction } from './eviction.ts'
+import { type Brought, type Settled, synchronizeStates } from './synchronize-states.ts'
 
 /** How long a device that fails may take to say that it is lost. */
 const lossWordMs = 2000
 /** How long one that works may: it has answered, and its loss would be known by then. */
 const lossAfterAnswerMs = 100
 /** How many times in a row all ranks together may go back without progress. */
-const mostLosses = 3
+const maxLosses = 3
 /** Steps that are progress: as many beyond the one to which they went back before. One in each attempt would not be. */
-const leastProgress = 5
+const minProgress = 5
 
 const lostCode: ErrorCode = 'gpu.lost'
 
@@ -105,7 +105,7 @@ export class Recovery {
   ): { readonly leavesAlone: boolean; readonly codeForOthers: ErrorCode } {
     const { isElastic = false, isExact = false } = this.#options
     const { code } = error
-    const leavesAlone = error instanceof PutOut || (isElastic && hasTrained && isOfOneRank(code))
+    const leavesAlone = error instanceof Eviction || (isElastic && hasTrained && isOfOneRank(code))
     if (leavesAlone || (isElastic && joins && !hasTrained))
       return { leavesAlone, codeForOthers: 'peer.lost' }
     const isMended = isElastic && isExact && code === 'train.diverged'
@@ -116,7 +116,7 @@ export class Recovery {
    * Returns where to continue after `error`, and what ranks have settled; forgets states of later steps. `brought`: read once the next group
    * has formed.
    *
-   * errors: `error` itself where it is no loss that a run outlives; after too many `PutOut` where an elastic run continues without those that had
+   * errors: `error` itself where it is no loss that a run outlives; after too many `Eviction` where an elastic run continues without those that had
    * most of them, else the last one's; those of opening a device and of joining.
    */
   async after(
@@ -131,7 +131,7 @@ export class Recovery {
     const { reopen } = this.#options
     const step = kept.newest?.progress.step ?? 0
     if (this.#isProgress(step)) this.#losses = 0
-    if (!reopen || this.#losses >= mostLosses) throw error
+    if (!reopen || this.#losses >= maxLosses) throw error
     const reason = await this.#lossBehind(error, place.runtime)
     if (reason === undefined) throw error
     this.#losses++
@@ -153,7 +153,7 @@ export class Recovery {
   }
 
   #isProgress(step: number, wentBackTo = this.#wentBackTo): boolean {
-    return step >= wentBackTo + leastProgress
+    return step >= wentBackTo + minProgress
   }
 
   #follows(error: PeerError | undefined): error is PeerError {
@@ -196,7 +196,7 @@ export class Recovery {
     // The answer takes some time, in which the ranks meet.
     const gone = this.#isGone(current)
     try {
-      const settled = await meet(
+      const settled = await synchronizeStates(
         next,
         kept,
         {
@@ -216,11 +216,11 @@ export class Recovery {
       this.#losses = losses
       this.#faults = sinceProgress(settled.faults[next.rank])
       this.#wentBackTo = isCounted ? step : wentBackTo
-      if (losses > mostLosses) {
+      if (losses > maxLosses) {
         // All ranks say so: the first to throw ends the group for those that are still settling.
         await next.barrier().catch(() => undefined)
         const text = (remedy: string) =>
-          `recovery: the ${group.size} ranks went back ${losses} times without progress in training, at most ${mostLosses} times are allowed; the last time: ${loss} ${remedy}`
+          `recovery: the ${group.size} ranks went back ${losses} times without progress in training, at most ${maxLosses} times are allowed; the last time: ${loss} ${remedy}`
         const atFault = ranksAtFault(settled.faults, losses)
         if (this.#options.isElastic && atFault.length > 0 && atFault.length < next.size) {
           this.#losses = 0
@@ -228,7 +228,7 @@ export class Recovery {
           const code = this.#isMended(ended) ? 'train.diverged' : lostCode
           const who = formatRanks(atFault)
           const remedy = `The others continue without ${who}. Check the GPU there, then reload the tab.`
-          throw new PutOut(code, text(remedy), atFault)
+          throw new Eviction(code, text(remedy), atFault)
         }
         if (this.#isMended(ended)) {
           const remedy = 'Restart without the rank that computes or keeps wrong bits.'
@@ -258,7 +258,7 @@ export class Recovery {
       }
     } catch (thrown) {
       // Another loss while ranks were meeting.
-      if (this.#follows(next.error) && !(thrown instanceof PutOut)) {
+      if (this.#follows(next.error) && !(thrown instanceof Eviction)) {
         return this.#together(thrown, { group: next, runtime: current }, kept, brought)
       }
       throw thrown

@@ -1,12 +1,12 @@
 import * as v from 'valibot'
 import type { BitProof } from '../../ddp/exact/exact-step.ts'
-import { mostUs } from '../../ddp/exact/tail.ts'
+import { maxUs } from '../../ddp/exact/tail.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import { plainName } from '../../peer/room/names.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import type { RankName, RunEvent } from '../watch/run-events.ts'
 import {
-  mostUnlikeChars,
+  maxUnlikeChars,
   nameSchema,
   proofSchema,
   type RunLog,
@@ -16,23 +16,23 @@ import {
 import type { RankSetup } from './rank-setup.ts'
 
 /** Logs may hold more than these schemas read; ranks say no more. */
-const toldProof = v.strictObject(proofSchema.entries)
+const strictProof = v.strictObject(proofSchema.entries)
 const isPlain = v.check((name: string) => plainName(name) === name)
 
 /** By what an exact run knows the bits of a rank. */
 export const bitsSchema = v.strictObject({
   who: v.strictObject({ id: nameSchema, name: v.pipe(nameSchema, isPlain) }),
-  proof: toldProof,
+  proof: strictProof,
   /** Whether its device computes the same bits on every machine. */
   isPortable: v.optional(v.boolean()),
   /** What the run began with, where the rank knows that. */
-  known: v.optional(toldProof),
+  known: v.optional(strictProof),
   /** What it knows of others that were unlike it. */
   lasting: v.optional(v.strictObject(unlikeSchema.entries)),
   /** How long it takes for a virtual worker. */
   took: v.optional(
     v.strictObject({
-      us: v.pipe(v.number(), v.safeInteger(), v.minValue(1), v.maxValue(mostUs)),
+      us: v.pipe(v.number(), v.safeInteger(), v.minValue(1), v.maxValue(maxUs)),
       isOfProof: v.boolean(),
     }),
   ),
@@ -59,7 +59,7 @@ export class RunBits {
   /** This rank has reported what lasts. */
   #knows = false
   /** The newest that this rank has told. */
-  #told: string | undefined
+  #reported: string | undefined
 
   /** `self`: this rank, where it has a name. `proved`: where `warmUp` has computed it. */
   constructor(log: RunLog, onEvent: (event: RunEvent) => void, self?: RankName, proved?: Proved) {
@@ -137,12 +137,12 @@ export class RunBits {
       this.#onEvent({ event: 'group', step, members, proof, rank })
     }
     const tell = (found: Omit<Extract<RunEvent, { event: 'unlike' }>, 'event' | 'rank'>) => {
-      this.#told = found.text
+      this.#reported = found.text
       this.#onEvent({ event: 'unlike', ...found, rank })
     }
     if (this.#before && !this.#knows) tell({ ...this.#before, ranks: [] })
     const unlike = this.#unlike
-    if (unlike && unlike.text !== this.#told) tell({ step, ...unlike, isLasting: true })
+    if (unlike && unlike.text !== this.#reported) tell({ step, ...unlike, isLasting: true })
   }
 }
 
@@ -183,7 +183,7 @@ function unlikeBits(
   })
   const text = `${each.join(', and ')} differ from those that the run began with, so its weights depend on which ranks train`
   const ranks = [...ranksOf.values()].flat()
-  return { known, unlike: { ranks, text: text.slice(0, mostUnlikeChars) } }
+  return { known, unlike: { ranks, text: text.slice(0, maxUnlikeChars) } }
 }
 
 const differingPart = (one: BitProof, other: BitProof): keyof BitProof | undefined =>

@@ -15,16 +15,16 @@ export interface LinkSources {
 }
 
 /** Files may hold more than `linksSchema` reads; ranks say no more. */
-const toldLinks = v.strictObject({
+const reportedLinks = v.strictObject({
   choice: v.strictObject(linksSchema.entries.choice.entries),
   bytesPerMs: linksSchema.entries.bytesPerMs,
 })
-const toldSchema = v.strictObject({
-  now: v.optional(toldLinks),
-  before: v.optional(toldLinks),
+const reportSchema = v.strictObject({
+  now: v.optional(reportedLinks),
+  before: v.optional(reportedLinks),
   isQuick: v.boolean(),
 })
-interface Told {
+interface Report {
   readonly now?: LinkMeasurement
   readonly before?: LinkMeasurement
   readonly isQuick: boolean
@@ -68,18 +68,18 @@ export class RunLinks {
       before: isOf(size, before) ? before : undefined,
       isQuick,
     }
-    const isTold = (told: unknown): told is Told =>
-      v.is(toldSchema, told) && isOf(size, told.now) && isOf(size, told.before)
-    const told = await gatherJson('the measured links', group, own, isTold)
-    const [first] = told
-    const isShared = told.every(
+    const isReport = (received: unknown): received is Report =>
+      v.is(reportSchema, received) && isOf(size, received.now) && isOf(size, received.before)
+    const received = await gatherJson('the measured links', group, own, isReport)
+    const [first] = received
+    const isShared = received.every(
       (one) => JSON.stringify(one.before) === JSON.stringify(first.before),
     )
-    const now = told.find((one) => one.now)?.now
+    const now = received.find((one) => one.now)?.now
     const known = now ?? saved ?? (isShared ? first.before : undefined)
     this.#newest = undefined
     if (known) group.choice = known.choice
-    else if (told.some((one) => one.isQuick) && !isHierarchy(machines))
+    else if (received.some((one) => one.isQuick) && !isHierarchy(machines))
       return { choice: group.choice, bytesPerMs: undefined }
     const links = known ?? (await measureLinks(group))
     if (known && !now && saved) return links

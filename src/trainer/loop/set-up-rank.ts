@@ -149,10 +149,10 @@ async function shareModel(
 }
 
 /** Clips gradients by their norm, inside a step. */
-async function clipTo(most: number | undefined) {
-  if (most === undefined) return undefined
+async function clipTo(max: number | undefined) {
+  if (max === undefined) return undefined
   const { clipGradNorm } = await loadPart('clipping', () => import('../../optim/clip.ts'))
-  return (parameters: readonly Parameter[]): void => void clipGradNorm(parameters, most)
+  return (parameters: readonly Parameter[]): void => void clipGradNorm(parameters, max)
 }
 
 async function newScaler(): Promise<GradScaler> {

@@ -40,14 +40,14 @@ function textsOf(own: OwnRecord): Map<string, string> {
 }
 
 /** What ranks tell each other: the shared parts, the adapter, what it computes on in words, and with `exact` by which bits it is known. */
-const toldSchema = v.strictObject({
+const reportSchema = v.strictObject({
   texts: v.record(v.string(), v.string()),
   adapter: deviceSchema,
   device: deviceSchema,
   bits: v.optional(bitsSchema),
 })
-type Told = v.InferOutput<typeof toldSchema>
-const isTold = (told: unknown): told is Told => v.is(toldSchema, told)
+type Report = v.InferOutput<typeof reportSchema>
+const isReport = (received: unknown): received is Report => v.is(reportSchema, received)
 
 export interface SettledRecord {
   readonly record: RunRecord
@@ -71,13 +71,13 @@ export async function settleRecord(
   bits?: Bits,
 ): Promise<SettledRecord> {
   const texts = textsOf(own)
-  const told: Told = {
+  const received: Report = {
     texts: Object.fromEntries(texts),
     adapter: clippedName(adapter),
     device: clippedName(device),
     ...(bits && { bits }),
   }
-  const all = await gatherJson('the run record', group, told, isTold)
+  const all = await gatherJson('the run record', group, received, isReport)
   const first = new Map(Object.entries(all[0].texts))
   const part = [...texts.keys(), ...first.keys()].find(
     (name) => texts.get(name) !== first.get(name),

@@ -17,8 +17,8 @@ interface TuningOptions {
   readonly tuneStore?: TuneStore
 }
 
-const isTable = (told: unknown): told is VariantTable =>
-  isRecord(told) && Object.values(told).every(isText)
+const isTable = (received: unknown): received is VariantTable =>
+  isRecord(received) && Object.values(received).every(isText)
 
 /**
  * Returns the kernel variants that all ranks use: rank 0 measures, and everyone takes its table. Empty unless the run is tuned.

@@ -36,7 +36,7 @@ export interface SharedModel {
   /** How large gradients may be; undefined where all count. */
   readonly limits?: LeftOutRanks
   /** What a step gives, on all ranks that have parts of it. They all call it. */
-  told?(outputs: RunOutputs): Promise<RunOutputs>
+  shareOutputs?(outputs: RunOutputs): Promise<RunOutputs>
   /** The mean over all ranks' samples, of the mean over this rank's; inside a step. */
   mean(value: Tensor): Tensor
   /** A hash of all parameters, the same on every rank. All ranks call it, between steps. */

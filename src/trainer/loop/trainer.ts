@@ -21,27 +21,27 @@ import type { CheckpointPlace, ResumedRun } from '../saves/run-checkpoint.ts'
 import { type SavedFile, Saves } from '../saves/save-requests.ts'
 import { canBeSaved } from '../settings/config.ts'
 import { scoreOf } from '../settings/demo-meta.ts'
-import type { LookAnswer, TaskData } from '../settings/task.ts'
+import type { QueryAnswer, TaskData } from '../settings/task.ts'
 import { tellCollective } from '../watch/log-collective.ts'
-import { Looks } from '../watch/looks.ts'
+import { ModelQueries } from '../watch/model-queries.ts'
 import type { Phase, RankName, RunRecord, TrainerResult } from '../watch/run-events.ts'
 import { isLogged, RunLog, type RunLogFile } from '../watch/run-log.ts'
+import { Eviction } from './eviction.ts'
 import { shareGiven } from './given-data.ts'
 import { isNan } from './lost-steps.ts'
-import { meet } from './meet.ts'
-import { exchangeLimitMs, Patience } from './phase-timeouts.ts'
+import { exchangeLimitMs, PhaseTimeouts } from './phase-timeouts.ts'
 import type { RankSetup, RankSetupOptions } from './rank-setup.ts'
 import { isLoss, Recovery, type RecoveryOptions } from './recovery.ts'
 import { RunBits } from './run-bits.ts'
 import { RunLinks } from './run-links.ts'
 import { setUpRank } from './set-up-rank.ts'
 import { settleRecord } from './settle-record.ts'
-import { PutOut } from './strikes.ts'
+import { synchronizeStates } from './synchronize-states.ts'
 import { type LoopOptions, TrainingLoop } from './training-loop.ts'
 import type { WarmedUp } from './warm-up.ts'
 
 /** In the log that is saved with a run: hashes, deals, members of groups, some 100 kB each. */
-const mostLogged = 1000
+const maxLogged = 1000
 
 export interface TrainerOptions extends RecoveryOptions, LoopOptions {
   readonly runtime: AnyRuntime
@@ -64,9 +64,9 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
    * Whether this rank's first group follows one that ended before this rank was in it, while others may have been: it meets them first, as a rank
    * that joins does. Default false.
    */
-  readonly meetsFirst?: boolean
+  readonly synchronizesFirst?: boolean
   /** Called on the ranks that stay when an elastic run puts out others, by their ranks in the group: the next group is without them. */
-  readonly onPutOut?: (ranks: readonly number[]) => void
+  readonly onEvicted?: (ranks: readonly number[]) => void
   /** What the same ranks measured of the same links in an earlier run: where all have the same, this one goes by it, and so to the same bits. */
   readonly linksBefore?: LinkMeasurement
 }
@@ -91,8 +91,8 @@ export class Trainer {
   #earlier: RankSetup | undefined
   #record: RunRecord | undefined
   readonly #links = new RunLinks()
-  #patience: Patience
-  readonly #looks: Looks
+  #timeouts: PhaseTimeouts
+  readonly #queries: ModelQueries
   readonly #saves: Saves
   readonly #loop: TrainingLoop
   #runtime: AnyRuntime
@@ -105,15 +105,15 @@ export class Trainer {
   /** Not those with which the run began. */
   #hasOtherRanks: boolean
   /** Whether this rank has what the others have kept. */
-  #hasMet: boolean
+  #isSynchronized: boolean
   /** What a person gave, where the run trains on it. */
   #given: Uint8Array<ArrayBuffer> | null = null
   /** When training began, in the first attempt. */
   #beganMs: number | undefined
-  #hasToldResume = false
+  #hasReportedResume = false
   /** Of the run that this one continues to the bit. */
   #logBefore: RunLogFile | undefined
-  readonly #log = new RunLog(mostLogged)
+  readonly #log = new RunLog(maxLogged)
   readonly #bits: RunBits
   #leavesAlone = false
 
@@ -125,14 +125,14 @@ export class Trainer {
     }
     const options = { ...given, onEvent }
     this.#options = options
-    this.#hasMet = !options.joins && !options.meetsFirst
+    this.#isSynchronized = !options.joins && !options.synchronizesFirst
     this.#hasOtherRanks = options.joins ?? false
     this.#runtime = options.runtime
     this.#group = options.group
-    this.#patience = new Patience(options.group)
+    this.#timeouts = new PhaseTimeouts(options.group)
     this.#earlier = options.warm?.setup
     this.#bits = new RunBits(this.#log, onEvent, options.self, options.warm?.proved)
-    this.#looks = new Looks(options.task)
+    this.#queries = new ModelQueries(options.task)
     this.#saves = new Saves({
       write: async (run, isKept) => {
         const { writeRun } = await checkpointing()
@@ -141,7 +141,7 @@ export class Trainer {
       tell: (event) => options.onEvent({ ...event, rank: this.#group.rank }),
       now: () => performance.now(),
     })
-    this.#loop = new TrainingLoop(options, this.#looks, this.#saves)
+    this.#loop = new TrainingLoop(options, this.#queries, this.#saves)
     const { reopen, regroup, isElastic } = options
     const regroupHere = async (ended: ProcessGroup) => {
       const { error } = ended
@@ -153,8 +153,8 @@ export class Trainer {
       // What is asked for from now on is for the step after.
       this.#loop.isRegroupAsked = false
       this.#group = await regroup!(ended)
-      const { restMs } = this.#patience
-      this.#patience = new Patience(this.#group, { group: ended, restMs })
+      const { restMs } = this.#timeouts
+      this.#timeouts = new PhaseTimeouts(this.#group, { group: ended, restMs })
       this.#tellSilence()
       if (hasOtherRanks) {
         // Measured between other ranks, like those of the run that this one resumes.
@@ -183,11 +183,11 @@ export class Trainer {
       this.#saves.end(thrown)
       const error =
         thrown instanceof TabringError ? thrown : new TabringError('graph.misuse', String(thrown))
-      const ranks = error instanceof PutOut ? error.ranks : undefined
+      const ranks = error instanceof Eviction ? error.ranks : undefined
       // The others may have ended the group without those that are put out before these have.
       if (!this.#group.error || ranks) {
         const { joins = false } = this.#options
-        const hasTrained = !this.#loop.hasToldNothing
+        const hasTrained = !this.#loop.isBeforeFirstStep
         const failed = this.#recovery.failed(error, { joins, hasTrained })
         this.#leavesAlone = failed.leavesAlone
         this.#group.abort(new RunError(failed.codeForOthers, error.message, { ranks }))
@@ -226,7 +226,7 @@ export class Trainer {
   /** What a step takes now, and what a link must carry for it; undefined before the first step. units: ms, bytes. */
   get pace() {
     const { stepMs, newestStepMs, isPaused } = this.#loop
-    const { restMs } = this.#patience
+    const { restMs } = this.#timeouts
     if (!this.#setup || stepMs === 0) return undefined
     const parameters = this.#setup.parts.model.parameters()
     const elements = parameters.reduce((sum, { count }) => sum + count, 0)
@@ -275,9 +275,9 @@ export class Trainer {
     )
   }
 
-  /** Returns what the task's look `name` gives for `input`: between two steps while it trains, at once in a pause and after the run's end. errors: those of `Looks.ask`. */
-  look(name: string, input: unknown): Promise<LookAnswer> {
-    return this.#looks.ask(name, input)
+  /** Returns what the task's look `name` gives for `input`: between two steps while it trains, at once in a pause and after the run's end. errors: those of `ModelQueries.ask`. */
+  query(name: string, input: unknown): Promise<QueryAnswer> {
+    return this.#queries.ask(name, input)
   }
 
   /** Takes the group's report of a collective; those of the step on record go into its timeline. */
@@ -288,7 +288,7 @@ export class Trainer {
 
   /** Frees what the run holds on the device, the trained parameters included. The trainer is of no use afterwards. */
   destroy(): void {
-    this.#looks.destroy()
+    this.#queries.destroy()
     this.#saves.letGo()
     for (const one of [this.#setup, this.#earlier]) one?.destroy()
     this.#setup = this.#earlier = undefined
@@ -320,19 +320,19 @@ export class Trainer {
     const isFirst = this.#data === undefined
     if (isFirst) onEvent({ event: 'phase', phase: 'load', rank })
     let limitMs: number | undefined
-    if (!this.#hasMet) {
+    if (!this.#isSynchronized) {
       const hasOtherRanks = this.#hasOtherRanks
       const { suspect: own } = this.#loop.lost
       const hasGiven = this.#given !== null
       const brought = { suspect: own, losses: 0, faults: 0, wentBackTo: 0, hasGiven, hasOtherRanks }
-      const { suspect, step, differed, ...settled } = await meet(
+      const { suspect, step, differed, ...settled } = await synchronizeStates(
         group,
         this.#kept,
         brought,
         config.exact,
         (doneBytes, totalBytes) => this.#tellState(doneBytes, totalBytes),
       )
-      this.#hasMet = true
+      this.#isSynchronized = true
       this.#hasOtherRanks = settled.hasOtherRanks
       limitMs = settled.limitMs
       this.#loop.lost.suspect = suspect
@@ -373,7 +373,7 @@ export class Trainer {
   async #recover(error: unknown): Promise<void> {
     const { config, signal, isElastic, onEvent } = this.#options
     if (signal?.aborted) throw error
-    if (error instanceof PutOut) this.#putOut(error)
+    if (error instanceof Eviction) this.#evict(error)
     const place = { group: this.#group, runtime: this.#runtime }
     if (isNan(error) && !place.group.error) {
       // Done again up to the step in question, whose ops are then looked at one by one; all ranks are here with the same error.
@@ -381,7 +381,7 @@ export class Trainer {
       if (goesBackTo === undefined || config.strategy === 'alone') throw error
       this.#kept.backTo(goesBackTo)
       // One that has joined since may lack what the others have kept.
-      if (isElastic && place.group.size > 1) this.#hasMet = false
+      if (isElastic && place.group.size > 1) this.#isSynchronized = false
     } else {
       if (config.exact) await this.#keepNow()
       this.#loop.progress = undefined
@@ -393,14 +393,14 @@ export class Trainer {
         hasOtherRanks: this.#hasOtherRanks,
       }))
       const next = await after.catch((thrown) => {
-        if (thrown instanceof PutOut) return thrown
+        if (thrown instanceof Eviction) return thrown
         throw thrown
       })
-      if (next instanceof PutOut) return this.#recover(next)
+      if (next instanceof Eviction) return this.#recover(next)
       this.#runtime = next.runtime
       this.#hasOtherRanks = next.hasOtherRanks
       lost.suspect = next.suspect
-      this.#hasMet = true
+      this.#isSynchronized = true
       const { giver, group } = next
       if (isElastic && group !== place.group) {
         const { rank, size: worldSize } = group
@@ -410,10 +410,10 @@ export class Trainer {
       if (giver !== undefined)
         await this.#shareGiven(giver === group.rank ? this.#given! : undefined)
     }
-    this.#patience.forSetup()
+    this.#timeouts.forSetup()
     // What a step may still give to the device must not meet buffers that are gone.
     await this.#loop.settle()
-    this.#looks.destroy()
+    this.#queries.destroy()
     this.#saves.letGo()
     if (this.#setup?.enter) this.#earlier = this.#setup
     else this.#setup?.destroy()
@@ -421,12 +421,12 @@ export class Trainer {
   }
 
   /** Ends the group without the ranks that are put out, also where these do not agree. errors: `error` on one of them. */
-  #putOut(error: PutOut): void {
+  #evict(error: Eviction): void {
     const { ranks } = error
     const group = this.#group
     if (ranks.includes(group.rank)) throw error
     group.abort(new RunError('peer.lost', error.message, { ranks }))
-    this.#options.onPutOut?.(ranks)
+    this.#options.onEvicted?.(ranks)
   }
 
   /** An exact rank continues with what it has compiled, unless it has to begin again or has another device. */
@@ -513,15 +513,15 @@ export class Trainer {
     await parts.limits?.agree(replicas)
     this.#log.begin(newest ? newest.log : this.#logBefore)
     const took = settled.bits.map((own) => own.took)
-    const dealt = setup.deal?.(took, this.#bits.areChecked) ?? []
-    this.#bits.tell(this.#start.step, dealt, rank)
+    const assigned = setup.assignment?.(took, this.#bits.areChecked) ?? []
+    this.#bits.tell(this.#start.step, assigned, rank)
     if (!newest && this.#resumed) await keep(this.#start)
     this.#loop.progress = this.#start
     // Of an exact run's kept states the ranks have compared the hashes when they met.
     if (!config.exact || !newest) await check?.compare(replicas, this.#start.step)
     const { slice } = draws
-    const looked = { config, data, rank, worldSize: size, slice, runtime }
-    this.#looks.begin({ ...looked, model: shared.module, isWhole: shared.isWhole })
+    const modelFacts = { config, data, rank, worldSize: size, slice, runtime }
+    this.#queries.begin({ ...modelFacts, model: shared.module, isWhole: shared.isWhole })
 
     phase('train')
     const isByClock = config.saves === 'auto' && config.checkpointEvery === undefined
@@ -540,12 +540,12 @@ export class Trainer {
     } = await this.#loop.run({
       group,
       replicas,
-      patience: this.#patience,
+      patience: this.#timeouts,
       step,
       batches: setup.batches,
       evaluation: setup.evaluation,
       partAt: shared.parts?.rank ?? 0,
-      told: shared.told,
+      shareOutputs: shared.shareOutputs,
       check,
       deviceBytes: () => ('gpu' in runtime ? runtime.gpu.usedBytes : null),
       first: this.#start,
@@ -579,7 +579,7 @@ export class Trainer {
           onEvent({ event: 'unsaved', step, code: error.code, text: error.message, rank })
         }
       },
-      look: setup.findNotFinite,
+      findCause: setup.findNotFinite,
     })
     await check?.compare(replicas, steps)
     // Of all attempts, as the pauses are.
@@ -607,7 +607,7 @@ export class Trainer {
       // Gathered for the hash: from now on this rank can answer looks.
       const whole = task.model(config, data)
       whole.loadStateDict(await shared.stateDict())
-      this.#looks.begin({ ...looked, model: whole, isWhole: true })
+      this.#queries.begin({ ...modelFacts, model: whole, isWhole: true })
     }
     // Nobody closes its links while another still needs them.
     await group.barrier()
@@ -639,8 +639,8 @@ export class Trainer {
     const resumed = this.#resumed
     if (!resumed) return
     await resumed.restore(parts)
-    if (this.#hasToldResume) return
-    this.#hasToldResume = true
+    if (this.#hasReportedResume) return
+    this.#hasReportedResume = true
     const { task, onEvent } = this.#options
     const { meta } = task
     const { step, best } = resumed.progress
@@ -656,8 +656,8 @@ export class Trainer {
     const { epoch } = resumed
     const { stepsLeft, holders } = resumed
     const held = holders === undefined ? {} : { holders }
-    const told = { step, epoch, best, ...accuracy, ...held, stepsLeft, differences }
-    onEvent({ event: 'resumed', ...told, rank })
+    const facts = { step, epoch, best, ...accuracy, ...held, stepsLeft, differences }
+    onEvent({ event: 'resumed', ...facts, rank })
   }
 
   /** What the ranks have measured of their links, in this run or the one before; undefined until then, and where it goes by a checkpoint's. */

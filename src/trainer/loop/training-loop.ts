@@ -17,14 +17,14 @@ import { canBeSaved, type TrainConfig, totalStepsOf } from '../settings/config.t
 import { isBetter } from '../settings/demo-meta.ts'
 import type { Task } from '../settings/task.ts'
 import { LiveSamples } from '../watch/live-samples.ts'
-import type { Looks } from '../watch/looks.ts'
+import type { ModelQueries } from '../watch/model-queries.ts'
 import type { RunEvent, StepParts } from '../watch/run-events.ts'
 import { StepTimeline } from '../watch/step-timeline.ts'
 import { KeepPace } from './keep-pace.ts'
 import { LostSteps } from './lost-steps.ts'
 import { Pace } from './pace.ts'
 import { Pause } from './pause.ts'
-import type { Patience } from './phase-timeouts.ts'
+import type { PhaseTimeouts } from './phase-timeouts.ts'
 import { Regrouping } from './recovery.ts'
 import { randomScalarsFor } from './training-step.ts'
 
@@ -51,14 +51,14 @@ export interface Attempt {
   readonly group: ProcessGroup
   /** The ranks that train one model: `group`, or with the strategy `alone` this rank. */
   readonly replicas: CollectiveGroup
-  readonly patience: Patience
+  readonly patience: PhaseTimeouts
   readonly step: StepProgram
   readonly batches: ShareBatches
   readonly evaluation: Evaluation
   /** Which part of a step this rank has, from 0; 0 where it has whole steps. */
   readonly partAt: number
   /** What a step gives, on every rank. */
-  readonly told: ((outputs: RunOutputs) => Promise<RunOutputs>) | undefined
+  readonly shareOutputs: ((outputs: RunOutputs) => Promise<RunOutputs>) | undefined
   /** Where there are several replicas. */
   readonly check: Pick<ReplicaCheck, 'compare'> | undefined
   /** Of all buffers on the device; null where it is none. */
@@ -72,7 +72,10 @@ export interface Attempt {
   /** Saves a checkpoint, or where `canBeSaved` reads what one would have; between steps, on all ranks. */
   save(progress: Progress, options: SaveOptions): Promise<void>
   /** Names the op by which a step's values on this rank stop being finite, from what the parameters are now; sends nothing. */
-  look(inputs: RunInputs, scalars: Readonly<Record<string, number>>): Promise<string | undefined>
+  findCause(
+    inputs: RunInputs,
+    scalars: Readonly<Record<string, number>>,
+  ): Promise<string | undefined>
 }
 
 export interface SaveOptions {
@@ -101,7 +104,7 @@ export class TrainingLoop {
   /** Spent in pauses. */
   pausedMs = 0
   readonly #options: LoopOptions
-  readonly #looks: Looks
+  readonly #queries: ModelQueries
   readonly #saves: Saves
   readonly #pace: Pace
   /** Whether all ranks are to continue in another group after the next step; it counts on rank 0. */
@@ -114,7 +117,7 @@ export class TrainingLoop {
   /** What the newest step that has ended took. */
   #lastStepMs = 0
   /** The last step that was told of. */
-  #told = 0
+  #reportedStep = 0
   #evaluated = 0
   /** After the newest step that has ended; undefined after one whose loss is not finite. */
   progress: Progress | undefined
@@ -122,9 +125,9 @@ export class TrainingLoop {
   readonly #underWay: Promise<void>[] = []
   readonly #keepPace: KeepPace
 
-  constructor(options: LoopOptions, looks: Looks, saves: Saves) {
+  constructor(options: LoopOptions, queries: ModelQueries, saves: Saves) {
     this.#options = options
-    this.#looks = looks
+    this.#queries = queries
     this.#saves = saves
     this.lost = new LostSteps(options)
     this.#pace = new Pace(options.config.maxStepsPerSec ?? 0)
@@ -139,8 +142,8 @@ export class TrainingLoop {
   }
 
   /** Whether this rank has taken no step yet. */
-  get hasToldNothing(): boolean {
-    return this.#told === 0
+  get isBeforeFirstStep(): boolean {
+    return this.#reportedStep === 0
   }
 
   /** Waits until no step of an attempt that has failed is on the device. */
@@ -150,7 +153,7 @@ export class TrainingLoop {
 
   /** Takes the steps that are left. errors: `train.nan`, those of the programs and of the group. */
   async run(attempt: Attempt): Promise<LoopEnd> {
-    const { gaps } = this.#looks
+    const { gaps } = this.#queries
     await gaps.close()
     this.#lastStepMs = 0
     try {
@@ -166,7 +169,7 @@ export class TrainingLoop {
     const { group, replicas, patience, step, batches, evaluation, check, first } = attempt
     const { rank, size } = group
     const { metric } = task.meta
-    const { gaps } = this.#looks
+    const { gaps } = this.#queries
     const { perEpoch } = batches
     const totalSteps = totalStepsOf(config, batches.samples)
     let { samples, loss, value, best } = first
@@ -177,7 +180,7 @@ export class TrainingLoop {
     const { timeline, lost } = this
     const { deviceBytes } = attempt
     const firstStep = first.step
-    this.#looks.step = firstStep
+    this.#queries.step = firstStep
     this.#keepPace.begin()
     const live = new LiveSamples({
       group,
@@ -186,10 +189,10 @@ export class TrainingLoop {
       onEvent,
       deviceBytes,
       // Alone, a step that is done again is not sampled, as it is not told; ranks sample by what they have in common.
-      firstStep: size === 1 ? Math.max(firstStep, this.#told) : firstStep,
+      firstStep: size === 1 ? Math.max(firstStep, this.#reportedStep) : firstStep,
     })
     /** What comes between a step and the next: comparing, evaluation, kept states, checkpoints. */
-    const follow = async (number: number, wish: Wishes) => {
+    const follow = async (number: number, request: StepRequests) => {
       const epoch = Math.floor((number - 1) / perEpoch)
       const isLast = number === totalSteps
       const endsEpoch = number % perEpoch === 0
@@ -200,10 +203,11 @@ export class TrainingLoop {
       const isCompared = number % config.hashEvery === 0
       const isEvaluated =
         isLast || endsEpoch || (evaluateEvery !== undefined && number % evaluateEvery === 0)
-      const isForOthers = wish.isForKeep || wish.isForRegroup || (wish.isForPause && isElastic)
+      const isForOthers =
+        request.isForKeep || request.isForRegroup || (request.isForPause && isElastic)
       const isKept = (isEvery || isForOthers) && !isLast
-      const isHeld = canBeSaved(config) && (wish.isForPause || isLast)
-      const isSaved = isDueNow || isHeld || wish.isForSave
+      const isHeld = canBeSaved(config) && (request.isForPause || isLast)
+      const isSaved = isDueNow || isHeld || request.isForSave
       if (isEvaluated || isKept || isSaved || isCompared) await this.#drain()
       if (isCompared) await check?.compare(replicas, number)
       let isBest = false
@@ -219,8 +223,8 @@ export class TrainingLoop {
         if (number > this.#evaluated) {
           this.#evaluated = number
           const accuracy = metric.name === 'accuracy' ? { accuracy: value } : {}
-          const told = { step: number, epoch, ...evaluated, metric: metric.name, ...accuracy }
-          onEvent({ event: 'evaluation', ...told, rank })
+          const facts = { step: number, epoch, ...evaluated, metric: metric.name, ...accuracy }
+          onEvent({ event: 'evaluation', ...facts, rank })
         }
       }
       const progress = { step: number, samples, loss, value, best }
@@ -237,14 +241,14 @@ export class TrainingLoop {
           isHeld,
         })
       }
-      this.#looks.step = number
+      this.#queries.step = number
       if (isEvaluated) this.progress = progress
     }
     const underWay = this.#underWay
     const limit = size === 1 ? stepsAhead : 1
     const mayLack = attempt.mayLackWhatFollows && firstStep > 0
     // Nobody asks for anything.
-    if (mayLack) await follow(firstStep, wishesIn(0))
+    if (mayLack) await follow(firstStep, requestsIn(0))
     // A pause outlasts the group in which it began.
     if (firstStep > 0 && firstStep < totalSteps)
       await this.#hold(group, firstStep, async () => {
@@ -269,12 +273,12 @@ export class TrainingLoop {
       const leavesOut = replicas === group && config.parallel === 'dp' && !config.exact
       if (lost.mayLose(number)) {
         await this.#drain()
-        const look = async () => (count > 0 ? attempt.look(inputs, scalars) : undefined)
-        const found = await lost.find(group, number, leavesOut, look)
+        const findCause = async () => (count > 0 ? attempt.findCause(inputs, scalars) : undefined)
+        const found = await lost.find(group, number, leavesOut, findCause)
         if (found) {
           await lost.leaveOut(group, number, found)
           this.progress = { step: number, samples, loss, value, best }
-          await follow(number, { ...wishesIn(0), isForKeep: true })
+          await follow(number, { ...requestsIn(0), isForKeep: true })
           continue
         }
       }
@@ -284,8 +288,8 @@ export class TrainingLoop {
       if (attempt.partAt === 0) samples += count
       const samplesSoFar = samples
       const tellStep = (times: StepParts, beganMs: number, stateHash?: string) => {
-        if (number <= this.#told) return
-        this.#told = number
+        if (number <= this.#reportedStep) return
+        this.#reportedStep = number
         this.stepMs = patience.stepped(times)
         this.#lastStepMs = times.total
         if (number === firstStep + 1) void evaluation.prepare()
@@ -328,7 +332,7 @@ export class TrainingLoop {
       // A replica of its own whose rank has no samples in an epoch's last step stays as it is.
       const isIdle = count === 0 && replicas !== group
       if (isIdle) tellStep({ data: 0, ...noTimes, total: 0 }, began)
-      else underWay.push(step.run(inputs, scalars).then(attempt.told).then(ended))
+      else underWay.push(step.run(inputs, scalars).then(attempt.shareOutputs).then(ended))
       // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
       underWay.at(-1)?.catch(() => undefined)
       const taken = this.#drain(isSampled ? 0 : limit - 1)
@@ -337,13 +341,13 @@ export class TrainingLoop {
       this.#stepBeganMs = undefined
       lost.stepped(group, number)
       await live.share(number)
-      const wish = await asked()
-      const isLookedAt = gaps.isWaiting && number < totalSteps
-      if (isLookedAt || wish.isForPause) await this.#drain()
-      await follow(number, wish)
-      if (wish.isForPause && number < totalSteps) await this.#hold(group, number)
-      if (isLookedAt) await gaps.one()
-      if (wish.isForRegroup && number < totalSteps) throw new Regrouping(`after step ${number}`)
+      const request = await asked()
+      const isQueried = gaps.isWaiting && number < totalSteps
+      if (isQueried || request.isForPause) await this.#drain()
+      await follow(number, request)
+      if (request.isForPause && number < totalSteps) await this.#hold(group, number)
+      if (isQueried) await gaps.one()
+      if (request.isForRegroup && number < totalSteps) throw new Regrouping(`after step ${number}`)
     }
     await live.finish()
     if (firstStep === totalSteps && !mayLack) {
@@ -366,26 +370,26 @@ export class TrainingLoop {
    * Tells the other ranks with the step that begins what is asked for here; what it returns gives what any rank asks for, the same on all of
    * them, once the step has ended.
    */
-  #agree({ group, replicas, step }: Attempt): () => Promise<Wishes> {
+  #agree({ group, replicas, step }: Attempt): () => Promise<StepRequests> {
     const { pause } = this
     const saves = this.#saves
-    const wishes = (): Wishes => ({
+    const requests = (): StepRequests => ({
       isForPause: pause.isAsked,
       isForSave: saves.isWanted && replicas === group,
       isForKeep: group.size > 1 && group.rank === 0 && this.#wantsToKeep,
       isForRegroup: this.isRegroupAsked && group.rank === 0,
     })
-    if (group.size === 1) return async () => wishes()
-    const own = wishes()
+    if (group.size === 1) return async () => requests()
+    const own = requests()
     const flags = step.flags ?? step.prepared.trace.exchange?.flags
     if (replicas === group && flags) {
       flags.own = wordOf(own)
-      return async () => wishesIn(flags.sum)
+      return async () => requestsIn(flags.sum)
     }
     // Ranks whose steps carry no such word keep in step by this: looks, pauses and saves are behind the same step on all.
-    const told = group.allGatherU32(Uint32Array.of(wordOf(own)), { label: 'the wishes' })
-    told.catch(() => undefined)
-    return async () => wishesIn((await told).reduce((sum, word) => sum + word, 0))
+    const received = group.allGatherU32(Uint32Array.of(wordOf(own)), { label: 'the wishes' })
+    received.catch(() => undefined)
+    return async () => requestsIn((await received).reduce((sum, word) => sum + word, 0))
   }
 
   /** Whether it is time to keep a state, for ranks that may lose another. With `exact` they keep one when that happens. */
@@ -397,7 +401,7 @@ export class TrainingLoop {
   async #hold(group: ProcessGroup, step: number, began?: () => Promise<void>): Promise<void> {
     const { onEvent, signal } = this.#options
     const { rank } = group
-    const { gaps } = this.#looks
+    const { gaps } = this.#queries
     let beganMs: number | undefined
     gaps.open()
     try {
@@ -420,14 +424,14 @@ export class TrainingLoop {
     this.#saves.letGo()
   }
 
-  /** Waits until at most `most` steps are under way. */
-  async #drain(most = 0): Promise<void> {
-    while (this.#underWay.length > most) await this.#underWay.shift()
+  /** Waits until at most `max` steps are under way. */
+  async #drain(max = 0): Promise<void> {
+    while (this.#underWay.length > max) await this.#underWay.shift()
   }
 }
 
 /** What any of the ranks asks for. */
-interface Wishes {
+interface StepRequests {
   readonly isForPause: boolean
   readonly isForSave: boolean
   readonly isForKeep: boolean
@@ -443,13 +447,13 @@ const kinds = ['isForPause', 'isForSave', 'isForKeep'] as const
 /** Rank 0 alone asks for another group. */
 const regroupWord = digit ** kinds.length
 
-const wordOf = (wishes: Wishes): number =>
+const wordOf = (requests: StepRequests): number =>
   kinds.reduce(
-    (sum, kind, i) => sum + (wishes[kind] ? digit ** i : 0),
-    wishes.isForRegroup ? regroupWord : 0,
+    (sum, kind, i) => sum + (requests[kind] ? digit ** i : 0),
+    requests.isForRegroup ? regroupWord : 0,
   )
 
-function wishesIn(sum: number): Wishes {
+function requestsIn(sum: number): StepRequests {
   const [isForPause, isForSave, isForKeep] = kinds.map(
     (_, i) => Math.floor(sum / digit ** i) % digit > 0,
   )

@@ -40,7 +40,7 @@ export const beginning: Progress = {
 }
 
 /** Ranks keep at the same steps, but one may be lost while another has just kept: then both still have the state before it. */
-export const mostKept = 2
+export const maxKept = 2
 
 /** The newest states of a run; where there is none it continues from its beginning, which the settings make. */
 export class KeptStates {
@@ -58,7 +58,7 @@ export class KeptStates {
   /** One of a step takes the place of another of that step. */
   add(state: KeptState): void {
     const others = this.#states.filter(({ progress }) => progress.step !== state.progress.step)
-    this.#states = [state, ...others].slice(0, mostKept)
+    this.#states = [state, ...others].slice(0, maxKept)
   }
 
   /** Forgets the states of later steps. */

@@ -14,9 +14,9 @@ export interface HeldFile {
   readonly savedAtMs: number
 }
 
-const isHeldFiles = (told: unknown): told is HeldFile[] =>
-  Array.isArray(told) &&
-  told.every(
+const isHeldFiles = (received: unknown): received is HeldFile[] =>
+  Array.isArray(received) &&
+  received.every(
     (one) =>
       isRecord(one) && isText(one.name) && isText(one.state) && Number.isFinite(one.savedAtMs),
   )
@@ -44,9 +44,9 @@ export function mostHeld(held: readonly (readonly HeldFile[])[]): HeldState | un
     const savedAtMs = Math.max(...files.map((file) => file?.savedAtMs ?? 0))
     return { at, files, savedAtMs, holders: files.filter(Boolean).length }
   })
-  const most = Math.max(...found.map(({ holders }) => holders))
-  const least = Math.min(most, Math.floor(held.length / 2) + 1)
-  const enough = found.filter(({ holders }) => holders >= least)
+  const max = Math.max(...found.map(({ holders }) => holders))
+  const min = Math.min(max, Math.floor(held.length / 2) + 1)
+  const enough = found.filter(({ holders }) => holders >= min)
   if (enough.length === 0) return undefined
   // Of two that one rank has both, it knows which is newer; clocks of machines differ.
   const { files, holders } = enough.reduce((a, b) => {

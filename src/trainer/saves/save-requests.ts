@@ -6,7 +6,7 @@ const everyMs = 10_000
 /** After a save that failed it tries again this much later: a disk that is full may have room then. units: ms. */
 const retryMs = 60_000
 /** All ranks wait for a save: it may take this share of the time at most. */
-const mostShare = 0.02
+const maxShare = 0.02
 
 /** What was read of a run between two steps: all that its checkpoint has. */
 export interface ReadRun {
@@ -121,7 +121,7 @@ export class Saves {
     this.#hasFailed = false
     if (this.#dueMs === Number.POSITIVE_INFINITY) return
     const endedMs = now()
-    this.#dueMs = endedMs + Math.max(everyMs, (endedMs - beganMs) / mostShare)
+    this.#dueMs = endedMs + Math.max(everyMs, (endedMs - beganMs) / maxShare)
   }
 
   /** Steps are to come: what was held is of an earlier one. */

@@ -20,7 +20,7 @@ export interface DemoMeta {
   /** Where `data` may also be an address: what is expected there. */
   readonly address?: { readonly words: string; readonly hint: string }
   /** Where a person may give the data, `data: 'given'`: what it is, how much of it, and what to do to give it. */
-  readonly given?: { readonly words: string; readonly mostBytes: number; readonly ask: string }
+  readonly given?: { readonly words: string; readonly maxBytes: number; readonly ask: string }
   readonly metric: Metric
   /** Settings whose values differ from the list's when nobody chooses. */
   readonly defaults?: Readonly<TrainConfigInput>

@@ -10,7 +10,7 @@ import { type OfDemo, type OfDemos, oneOf, positive, setting, whole } from './ro
  */
 
 /** Samples of a step, over all ranks: more than any demo's data has, and few enough that a step of small models fits a GPU. */
-export const mostInBatch = 65_536
+export const maxInBatch = 65_536
 
 const name = v.pipe(v.string(), v.nonEmpty(), v.maxLength(100))
 
@@ -74,7 +74,7 @@ export const rows = {
     flag: 'n',
   }),
   batchSize: setting({
-    schema: v.optional(whole(1, mostInBatch), 64),
+    schema: v.optional(whole(1, maxInBatch), 64),
     label: 'Batch size',
     isBasic: true,
     unit: 'samples',

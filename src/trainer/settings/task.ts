@@ -24,7 +24,7 @@ export interface Task<Data extends TaskData = TaskData> {
   /** The sum of the metric over the samples that count; left out where `meta.metric.ofLoss` gives the metric. shape: [] */
   measure?(output: Tensor, inputs: TaskInputs): Tensor
   /** What the page may ask to see, by name. */
-  readonly looks: Readonly<Record<string, Look<Data>>>
+  readonly queries: Readonly<Record<string, ModelQuery<Data>>>
 }
 
 /** By the name of the demo: loads what it trains. */
@@ -59,17 +59,17 @@ export type BatchArrays = Readonly<Record<string, HostData>>
  * It may run several programs; each run goes between two steps of training. Arrays in the answer are handed over to the page: give new ones.
  * errors: what it throws rejects for whoever asked, and ends no run.
  */
-export type Look<Data extends TaskData = TaskData> = {
+export type ModelQuery<Data extends TaskData = TaskData> = {
   // A method's type, so that a look of narrower data fits where tasks are one beside the other.
-  look(context: LookContext<Data>, input: unknown): Promise<LookAnswer>
-}['look']
+  query(context: QueryContext<Data>, input: unknown): Promise<QueryAnswer>
+}['query']
 
 /** Numbers, texts and arrays by name; `step`, behind which the model was so, is added to what a look gives. */
-export type LookAnswer = Readonly<Record<string, LookValue>>
-export type LookValue = number | string | boolean | null | ArrayBufferView | readonly LookValue[]
+export type QueryAnswer = Readonly<Record<string, QueryValue>>
+export type QueryValue = number | string | boolean | null | ArrayBufferView | readonly QueryValue[]
 
 /** The model as it is between two steps. */
-export interface LookContext<Data extends TaskData = TaskData> {
+export interface QueryContext<Data extends TaskData = TaskData> {
   readonly config: TrainConfig
   readonly data: Data
   readonly rank: number
@@ -77,7 +77,7 @@ export interface LookContext<Data extends TaskData = TaskData> {
   /** Training samples that this rank draws from: from `start` up to `end`. With shuffled data that is all of them. */
   readonly slice: { readonly start: number; readonly end: number }
   /** Returns `forward` as a program over the model in evaluation mode, compiled at the first call with this `key` and kept for the run. */
-  program(key: string, types: InputTypes, forward: LookForward): Promise<LookProgram>
+  program(key: string, types: InputTypes, forward: QueryForward): Promise<QueryProgram>
   /** The parameters and buffers, by PyTorch's keys. */
   stateDict(): Promise<StateDict>
   /**
@@ -91,8 +91,8 @@ export interface LookContext<Data extends TaskData = TaskData> {
 export interface ModelCopy {
   /** Behind which step the model was copied. */
   readonly step: number
-  /** As `LookContext.program`, over the copy. */
-  program(key: string, types: InputTypes, forward: LookForward): Promise<CopyProgram>
+  /** As `QueryContext.program`, over the copy. */
+  program(key: string, types: InputTypes, forward: QueryForward): Promise<CopyProgram>
 }
 
 export interface CopyProgram {
@@ -103,9 +103,9 @@ export interface CopyProgram {
   repeat(next: (outputs: RunOutputs | null) => RunInputs | null): Promise<void>
 }
 
-export type LookForward = (model: Module, inputs: Readonly<Record<string, Tensor>>) => Outputs
+export type QueryForward = (model: Module, inputs: Readonly<Record<string, Tensor>>) => Outputs
 
-export interface LookProgram {
+export interface QueryProgram {
   /** Runs it in the next pause between two steps, or at once where none are under way. */
   run(inputs: RunInputs, scalars?: Readonly<Record<string, number>>): Promise<RunOutputs>
 }

@@ -21,17 +21,18 @@ const secondSteps = 8
 /** More than are on the device at once where a rank is alone. */
 const alonePause = 3
 /** Steps may become slower all at once. */
-const mostSteps = 2000
+const maxSteps = 2000
 
 /** What a rank tells in one round. */
-interface Told {
+interface Report {
   /** As `packSample` gives it; null for a step that was done again after a device was lost. What is neither counts as null: it is only shown. */
   readonly sample: unknown
   /** How long a step took here, since the round before. */
   readonly stepMs: number
 }
 
-const isTold = (told: unknown): told is Told => isRecord(told) && Number.isFinite(told.stepMs)
+const isReport = (received: unknown): received is Report =>
+  isRecord(received) && Number.isFinite(received.stepMs)
 
 export interface LiveSamplesOptions {
   readonly group: ProcessGroup
@@ -60,7 +61,7 @@ export class LiveSamples {
   #every = secondSteps
   #roundMs: number
   #roundStep: number
-  #underWay: Promise<Told[]> | undefined
+  #underWay: Promise<Report[]> | undefined
   #sample: StepSample | undefined
 
   constructor(options: LiveSamplesOptions) {
@@ -112,8 +113,8 @@ export class LiveSamples {
     this.#sample = undefined
     const before = this.#underWay
     const stepMs = this.#stepMs(step)
-    const told: Told = { sample: sample ? packSample(sample) : null, stepMs }
-    this.#underWay = gatherJson('the step samples', group, told, isTold)
+    const received: Report = { sample: sample ? packSample(sample) : null, stepMs }
+    this.#underWay = gatherJson('the step samples', group, received, isReport)
     this.#underWay.catch(() => undefined)
     const known = before && (await before)
     this.#schedule(
@@ -142,16 +143,16 @@ export class LiveSamples {
   #schedule(step: number, stepMs: readonly number[]): void {
     const slowest = Math.max(...stepMs)
     if (stepMs.length > 0 && slowest > 0)
-      this.#every = Math.min(mostSteps, Math.max(1, Math.ceil(everyMs / slowest)))
+      this.#every = Math.min(maxSteps, Math.max(1, Math.ceil(everyMs / slowest)))
     this.#next = step + this.#every
   }
 
-  #tellAll(told: readonly Told[]): void {
+  #tellAll(received: readonly Report[]): void {
     const { size } = this.#options.group
-    const samples = told.flatMap(({ sample }) =>
+    const samples = received.flatMap(({ sample }) =>
       isPackedSample(sample, size) ? [unpackSample(sample)] : [],
     )
-    if (samples.length === told.length) this.#tell(samples)
+    if (samples.length === received.length) this.#tell(samples)
   }
 
   #tell(samples: readonly StepSample[]): void {

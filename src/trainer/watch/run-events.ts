@@ -61,7 +61,7 @@ export type RunEvent =
     }
   | {
       /** After `step` ranks take other shares of each batch, by their speed: samples of a full one, by rank. */
-      event: 'dealt'
+      event: 'assigned'
       step: number
       samples: readonly number[]
       rank: number

@@ -9,10 +9,10 @@ export const nameSchema = v.pipe(v.string(), v.maxLength(100))
 /** What a rank computes on, and why. */
 export const deviceSchema = v.pipe(v.string(), v.maxLength(200))
 export const proofSchema = v.object({ samples: hash, parameters: hash, results: hash })
-export const mostUnlikeChars = 500
+export const maxUnlikeChars = 500
 export const unlikeSchema = v.object({
   step: count,
-  text: v.pipe(v.string(), v.maxLength(mostUnlikeChars)),
+  text: v.pipe(v.string(), v.maxLength(maxUnlikeChars)),
   isLasting: v.boolean(),
 })
 
@@ -57,7 +57,7 @@ export type RunLogFile = v.InferOutput<typeof runLogSchema>
 export type LoggedEvent =
   | Pick<Extract<RunEvent, { event: 'step' }>, 'event' | 'step' | 'stateHash'>
   | Pick<Extract<RunEvent, { event: 'group' }>, 'event' | 'step' | 'members' | 'proof'>
-  | Pick<Extract<RunEvent, { event: 'dealt' }>, 'event' | 'step' | 'samples'>
+  | Pick<Extract<RunEvent, { event: 'assigned' }>, 'event' | 'step' | 'samples'>
   | Pick<Extract<RunEvent, { event: 'unlike' }>, 'event' | 'step' | 'text' | 'isLasting'>
 
 /**
@@ -73,17 +73,17 @@ export class RunLog {
   #unlike: RunLogFile['unlike'] = []
   /** Of the run, once it is known. */
   proof: RunLogFile['proof']
-  readonly #most: number
+  readonly #max: number
   /** Hashes are kept for steps that this divides. */
   #stride = 1
   #isBegun = false
 
   /**
-   * `most`: hashes, deals, members of all groups together. Of more hashes it keeps those of every second step, every fourth and so on, of
+   * `max`: hashes, deals, members of all groups together. Of more hashes it keeps those of every second step, every fourth and so on, of
    * groups and deals the newest. Default: it keeps all.
    */
-  constructor(most = Number.POSITIVE_INFINITY) {
-    this.#most = most
+  constructor(max = Number.POSITIVE_INFINITY) {
+    this.#max = max
   }
 
   /** Takes over what an earlier log of the run has; only the first time. */
@@ -110,16 +110,16 @@ export class RunLog {
       const { step, members, proof } = event
       this.proof ??= proof
       this.#groups.push({ step, worldSize: members.length, members: [...members] })
-      while (ranksIn(this.#groups) > this.#most && this.#groups.length > 1) this.#groups.shift()
-    } else if (event.event === 'dealt') {
+      while (ranksIn(this.#groups) > this.#max && this.#groups.length > 1) this.#groups.shift()
+    } else if (event.event === 'assigned') {
       this.#deals.push({ step: event.step, samples: [...event.samples] })
-      if (this.#deals.length > this.#most) this.#deals.shift()
+      if (this.#deals.length > this.#max) this.#deals.shift()
     } else if (event.event === 'unlike') {
       const { step, text, isLasting } = event
       // Also told to who joins later.
       if (this.#unlike.some((one) => one.step === step && one.text === text)) return
       this.#unlike.push({ step, text, isLasting })
-      if (this.#unlike.length > this.#most) this.#unlike.shift()
+      if (this.#unlike.length > this.#max) this.#unlike.shift()
     } else if (event.stateHash !== undefined) {
       this.#addState(event.step - 1, event.stateHash)
     }
@@ -128,7 +128,7 @@ export class RunLog {
   #addState(step: number, hash: string): void {
     if (step % this.#stride !== 0) return
     this.#states.push([step, hash])
-    while (this.#states.length > this.#most) {
+    while (this.#states.length > this.#max) {
       this.#stride *= 2
       this.#states = this.#states.filter(([step]) => step % this.#stride === 0)
     }
@@ -163,7 +163,7 @@ const ranksIn = (groups: RunLogFile['groups']): number =>
 
 export const isLogged = <T extends { readonly event: string }>(
   event: T,
-): event is T & LoggedEvent => ['step', 'group', 'dealt', 'unlike'].includes(event.event)
+): event is T & LoggedEvent => ['step', 'group', 'assigned', 'unlike'].includes(event.event)
 
 /** The log in a file's text; undefined where it is none. */
 export function readRunLog(text: string): RunLogFile | undefined {

@@ -1,8 +1,8 @@
 import { piecesOf } from '../../graph/plan/pieces.ts'
-import { meetingOfMark } from '../../graph/plan/work.ts'
+import { syncPointOfMark } from '../../graph/plan/work.ts'
 import type { SpanKind, WatchedStep } from './step-sample.ts'
 
-const kindOfMeeting = { gather: 'allGather', scatter: 'reduceScatter', sum: 'exchange' } as const
+const kindOfSyncPoint = { gather: 'allGather', scatter: 'reduceScatter', sum: 'exchange' } as const
 
 /** Adds a span that takes any time. */
 export type AddSpan = (kind: SpanKind, part: number, beginMs: number, endMs: number) => void
@@ -20,32 +20,35 @@ export function addSplitSpans(
   const pieces = piecesOf(marks)
   for (const { phase, microBatch = -1, beginMs, endMs = overMs } of pieces)
     add(phase, microBatch, Math.max(computeMs, beginMs), endMs)
-  for (const { kind, number, launchedMs, metMs = launchedMs, endedMs } of meetingsOf(marks)) {
+  for (const { kind, number, launchedMs, allBegunMs = launchedMs, endedMs } of syncPointsOf(
+    marks,
+  )) {
     if (endedMs === undefined) continue
-    add('wait', number, launchedMs, metMs)
-    add(kind, number, metMs, endedMs)
+    add('wait', number, launchedMs, allBegunMs)
+    add(kind, number, allBegunMs, endedMs)
   }
   return pieces.length > 0
 }
 
-interface Meeting {
+interface SyncPoint {
   readonly kind: SpanKind
   readonly number: number
   readonly launchedMs: number
-  metMs?: number
+  allBegunMs?: number
   endedMs?: number
 }
 
-function meetingsOf(marks: WatchedStep['marks']): Meeting[] {
-  const meetings = new Map<number, Meeting>()
+function syncPointsOf(marks: WatchedStep['marks']): SyncPoint[] {
+  const syncPoints = new Map<number, SyncPoint>()
   for (const { name, atMs } of marks) {
-    const mark = meetingOfMark(name)
+    const mark = syncPointOfMark(name)
     if (!mark) continue
-    const { meeting, number, what } = mark
-    const known = meetings.get(number)
-    if (!known) meetings.set(number, { kind: kindOfMeeting[meeting], number, launchedMs: atMs })
-    else if (what === 'met') known.metMs = atMs
+    const { syncPoint, number, what } = mark
+    const known = syncPoints.get(number)
+    if (!known)
+      syncPoints.set(number, { kind: kindOfSyncPoint[syncPoint], number, launchedMs: atMs })
+    else if (what === 'met') known.allBegunMs = atMs
     else known.endedMs = atMs
   }
-  return [...meetings.values()]
+  return [...syncPoints.values()]
 }

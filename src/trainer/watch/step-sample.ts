@@ -23,7 +23,7 @@ export const spanKinds = [
 export type SpanKind = (typeof spanKinds)[number]
 
 /** Steps of many parts keep their longest spans, so that a sample stays small. */
-export const mostSpans = 96
+export const maxSpans = 96
 
 export interface SampleSpan {
   readonly kind: SpanKind
@@ -104,7 +104,7 @@ const isNumberOrNull = (value: unknown) => value === null || Number.isFinite(val
 const numbersPerSpan = 4
 const areSpans = (value: unknown) =>
   Array.isArray(value) &&
-  value.length <= numbersPerSpan * mostSpans &&
+  value.length <= numbersPerSpan * maxSpans &&
   value.length % numbersPerSpan === 0 &&
   value.every(Number.isFinite)
 const areNumbers = (value: unknown, count: number) =>
@@ -113,9 +113,9 @@ const areNumbersOrNull = (value: unknown, count: number) =>
   Array.isArray(value) && value.length === count && value.every(isNumberOrNull)
 
 /** Whether a rank of a group of that size may say that of a step. */
-export function isPackedSample(told: unknown, size: number): told is PackedSample {
-  if (!Array.isArray(told) || told.length !== 8) return false
-  const [step, beganMs, totalTicks, spans, readMs, link, sentTo, memory] = told
+export function isPackedSample(received: unknown, size: number): received is PackedSample {
+  if (!Array.isArray(received) || received.length !== 8) return false
+  const [step, beganMs, totalTicks, spans, readMs, link, sentTo, memory] = received
   return (
     [step, beganMs, totalTicks, readMs].every(Number.isFinite) &&
     areSpans(spans) &&

@@ -1,6 +1,6 @@
 import { type AddSpan, addSplitSpans } from './split-spans.ts'
 import {
-  mostSpans,
+  maxSpans,
   type SampleSpan,
   type SpanKind,
   type StepParts,
@@ -44,10 +44,10 @@ export function spansOf(
   }
   for (const { operation, bucket, launchedMs, endedMs: overMs } of collectives) {
     const kind = operation === 'reduceScatter' || operation === 'allGather' ? operation : 'exchange'
-    const metMs = ofBucket(bucket, `met for ${operation}`)
-    const meetMs = Math.min(overMs, Math.max(launchedMs, metMs ?? launchedMs))
-    add('wait', bucket, launchedMs, meetMs)
-    add(kind, bucket, meetMs, overMs)
+    const allBegunMs = ofBucket(bucket, `met for ${operation}`)
+    const syncMs = Math.min(overMs, Math.max(launchedMs, allBegunMs ?? launchedMs))
+    add('wait', bucket, launchedMs, syncMs)
+    add(kind, bucket, syncMs, overMs)
     if (operation !== 'allGather') continue
     const reducedMs = ofBucket(bucket, 'reduced')
     if (reducedMs !== undefined) add('optimizer', bucket, reducedMs, launchedMs)
@@ -57,6 +57,6 @@ export function spansOf(
 
 function longest(spans: readonly SampleSpan[]): SampleSpan[] {
   const byLength = spans.toSorted((a, b) => b.toMs - b.fromMs - (a.toMs - a.fromMs))
-  const kept = spans.length > mostSpans ? byLength.slice(0, mostSpans) : [...spans]
+  const kept = spans.length > maxSpans ? byLength.slice(0, maxSpans) : [...spans]
   return kept.sort((a, b) => a.fromMs - b.fromMs)
 }

@@ -6,7 +6,7 @@ import type { WatchedStep } from './step-sample.ts'
 /** A step after the first ones, which still settle. */
 const watchedStep = 5
 /** Collectives of a step are buckets; those above are of other use. */
-const mostBuckets = 60_000
+const maxBuckets = 60_000
 
 /** What happened when in the steps of a run that are watched: which buckets and frames moved while backward still ran. */
 export class StepTimeline {
@@ -33,7 +33,7 @@ export class StepTimeline {
 
   /** Takes the group's report of a collective, where it is of the step that is watched. */
   onSpan(span: CollectiveSpan): void {
-    if (span.sequence !== this.#sequence || span.bucket > mostBuckets) return
+    if (span.sequence !== this.#sequence || span.bucket > maxBuckets) return
     this.#watched?.collectives.push(span)
   }
 

@@ -52,9 +52,9 @@ export function DemoPanel({ snapshot, acts, views }: DemoPanelProps) {
           run={run?.config?.demo === name ? run : null}
           canSet={canSet}
           set={acts.set}
-          look={acts.look}
+          query={acts.query}
           apart={ranksApart(run)}
-          lookOn={(rank) => (look, input) => acts.look(look, input, rank)}
+          queryOn={(rank) => (query, input) => acts.query(query, input, rank)}
           give={(bytes, text, samples) => acts.give(name, bytes, text, samples)}
           refuseLink={() => acts.damagedInLink(name)}
           givenInLink={givenInLink?.demo === name ? givenInLink.text : null}

@@ -1,6 +1,6 @@
 import type { ComponentType } from 'preact'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
-import type { LookAnswer } from '../../worker/api.ts'
+import type { QueryAnswer } from '../../worker/api.ts'
 import type { Acts } from '../state/acts.ts'
 import type { Run } from '../state/run.ts'
 
@@ -15,11 +15,11 @@ export interface ViewProps {
   /** Sets one of the page's settings, if `canSet`. */
   readonly set: Acts['set']
   /** Returns what the demo's look gives on this rank. errors: rejects while there is no model, and as the look says. */
-  readonly look: LookAt
+  readonly query: Query
   /** Ranks of this tab whose models differ: all of them where they train without an exchange; none where one is as good as all. */
   readonly apart: readonly number[]
-  /** As `look`, on another rank of this tab. */
-  readonly lookOn: (rank: number) => LookAt
+  /** As `query`, on another rank of this tab. */
+  readonly queryOn: (rank: number) => Query
   /**
    * Keeps what the person gave (points, a picture, a text) and sets the data to it, for the next run; null takes it back. `text` is the same
    * for an address, where it is short enough; `samples`: how many of it are for training, where that is known.
@@ -35,7 +35,7 @@ export interface ViewProps {
   readonly refuseLink: () => void
 }
 
-export type LookAt = (name: string, input?: unknown) => Promise<LookAnswer>
+export type Query = (name: string, input?: unknown) => Promise<QueryAnswer>
 
 export type View = ComponentType<ViewProps>
 

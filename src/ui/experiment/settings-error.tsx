@@ -24,15 +24,15 @@ export function SettingsError({ snapshot, acts }: { snapshot: Snapshot; acts: Ac
   if (!canStart(snapshot)) return null
   const ranks = lobby?.members.length
   const error = firstErrorOf(checkedDraft(snapshot))
-  const told = part
+  const texts = part
     ? [
         ...part.unusedIn(address, settings, ranks, kernels?.wrongVariants, run),
         ...part.uselessRate(draft.lr),
       ]
     : []
-  const notes = told.length > 0 && (
+  const notes = texts.length > 0 && (
     <ul class="address-notes">
-      {told.map((note) => (
+      {texts.map((note) => (
         <li key={note}>{note}</li>
       ))}
     </ul>

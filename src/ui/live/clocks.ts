@@ -17,7 +17,7 @@ export interface ClockDifference {
 }
 
 /** Clocks drift by less than a tenth of a millisecond over so many seconds' samples. */
-const mostSets = 8
+const maxSets = 8
 /** What a browser rounds away of its clocks, and what differs between the origins of its tabs. units: ms. */
 const sameClockMs = 1.5
 
@@ -36,7 +36,7 @@ export function clockDifferences(
     if (rank === own) return { offsetMs: 0, errorMs: 0 }
     let low = Number.NEGATIVE_INFINITY
     let high = Number.POSITIVE_INFINITY
-    for (const set of samples.slice(-mostSets)) {
+    for (const set of samples.slice(-maxSets)) {
       const [ours, theirs] = [set[own], set[rank]]
       if (!ours || !theirs || ours.step !== theirs.step) continue
       const moments = momentsOf(theirs)

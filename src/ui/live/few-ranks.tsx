@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks'
 
 /** More ranks than these have lists longer than a screen. */
-const mostListed = 10
-const mostPicked = 8
+const maxListed = 10
+const maxPicked = 8
 
 /**
  * The ranks that a list shows, in order: of many, this tab's and those that stand out most by `weights` (one a rank, larger ones first; NaN
@@ -10,13 +10,13 @@ const mostPicked = 8
  */
 export function pickRanks(weights: readonly number[], own: number): number[] {
   const all = weights.map((_, rank) => rank)
-  if (all.length <= mostListed) return all
+  if (all.length <= maxListed) return all
   const weightOf = (rank: number) =>
     Number.isNaN(weights[rank]) ? Number.NEGATIVE_INFINITY : weights[rank]
   const first = all
     .filter((rank) => rank !== own)
     .sort((a, b) => weightOf(b) - weightOf(a) || a - b)
-    .slice(0, mostPicked)
+    .slice(0, maxPicked)
   return [...first, own].sort((a, b) => a - b)
 }
 
@@ -37,8 +37,8 @@ export function useFewRanks(weights: readonly number[], own: number, which: stri
     more: (
       <button type="button" class="small more-ranks" onClick={() => setAll(!isAll)}>
         {isAll
-          ? `Show only the ${mostPicked} ${which} and this tab’s`
-          : `Show all ${all}, not only the ${mostPicked} ${which} and this tab’s`}
+          ? `Show only the ${maxPicked} ${which} and this tab’s`
+          : `Show all ${all}, not only the ${maxPicked} ${which} and this tab’s`}
       </button>
     ),
   }

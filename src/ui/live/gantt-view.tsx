@@ -281,10 +281,10 @@ function Ticks({ lengthMs }: { lengthMs: number }) {
   )
 }
 
-/** 1, 2 or 5 times a power of ten, at least `least`. */
-function niceStep(least: number): number {
-  const power = 10 ** Math.floor(Math.log10(least))
-  return [1, 2, 5, 10].map((first) => first * power).find((step) => step >= least) ?? least
+/** 1, 2 or 5 times a power of ten, at least `min`. */
+function niceStep(min: number): number {
+  const power = 10 ** Math.floor(Math.log10(min))
+  return [1, 2, 5, 10].map((first) => first * power).find((step) => step >= min) ?? min
 }
 
 function rowAt(y: number): number {

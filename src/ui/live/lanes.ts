@@ -28,7 +28,7 @@ export interface StepLanes {
 }
 
 /** Rows of collectives under way at once; the rest share the last one. */
-const mostRingRows = 3
+const maxRingRows = 3
 
 /** Every rank's part of the step that was sampled last, on this tab's clock; null before the first sample. */
 export function lanesOf(run: Pick<Run, 'sampledSteps' | 'members' | 'rank'>): StepLanes | null {
@@ -88,7 +88,7 @@ function apart(spans: readonly SampleSpan[]): LaneSpan[] {
       const free = ends.findIndex((endMs) => endMs <= span.fromMs + 0.02)
       const row = free < 0 ? ends.length : free
       ends[row] = span.toMs
-      return { ...span, row: 1 + Math.min(row, mostRingRows - 1) }
+      return { ...span, row: 1 + Math.min(row, maxRingRows - 1) }
     })
 }
 

@@ -4,7 +4,7 @@ import type { Run } from '../state/run.ts'
 import type { Lane, LaneSpan } from './lanes.ts'
 
 /** Narrower spans have no room for a number. units: of the step's length. */
-const leastShare = 0.012
+const minShare = 0.012
 
 const isTask = ({ kind, part }: LaneSpan) =>
   (kind === 'forward' || kind === 'backward') && part >= 0
@@ -25,7 +25,7 @@ interface NumbersProps {
 export const MicroBatchNumbers = ({ lane, lengthMs, top, height }: NumbersProps) => (
   <>
     {lane.spans
-      .filter((span) => isTask(span) && (span.toMs - span.fromMs) / lengthMs > leastShare)
+      .filter((span) => isTask(span) && (span.toMs - span.fromMs) / lengthMs > minShare)
       .map(({ kind, part, fromMs, toMs }) => (
         <span
           key={fromMs}

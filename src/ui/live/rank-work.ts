@@ -11,19 +11,19 @@ export interface RankWork {
 }
 
 /** Single steps differ: so many of the newest sampled ones are taken together. */
-const mostSteps = 5
+const maxSteps = 5
 
 /** Of each rank, over the newest sampled steps. Steps of a batch that is not full do not count. */
 export function rankWork(
   run: Pick<
     Run,
-    'sampledSteps' | 'globalSamples' | 'config' | 'worldSize' | 'fullestStep' | 'dealt'
+    'sampledSteps' | 'globalSamples' | 'config' | 'worldSize' | 'fullestStep' | 'assigned'
   >,
 ): RankWork[] {
-  const { dealt } = run
+  const { assigned } = run
   const sets = run.sampledSteps
-    .slice(-mostSteps)
-    .filter((set) => isFull(run, set) && set[0].step > (dealt?.step ?? 0))
+    .slice(-maxSteps)
+    .filter((set) => isFull(run, set) && set[0].step > (assigned?.step ?? 0))
   return sharesOf(run).map((rows, rank) => {
     let totalMs = 0
     let waitMs = 0
@@ -89,7 +89,7 @@ const clearWaitShare = 0.1
 export function slowestRank(work: readonly RankWork[]): number | null {
   const waits = work.map(({ waitShare }) => waitShare)
   if (waits.length < 2 || !waits.every(Number.isFinite)) return null
-  const least = waits.indexOf(Math.min(...waits))
-  const others = waits.filter((_, rank) => rank !== least)
-  return Math.min(...others) - waits[least] > clearWaitShare ? least : null
+  const min = waits.indexOf(Math.min(...waits))
+  const others = waits.filter((_, rank) => rank !== min)
+  return Math.min(...others) - waits[min] > clearWaitShare ? min : null
 }

@@ -17,24 +17,24 @@ interface Hold {
 /** The sampled step that is shown of `run`, which stays the same while a person looks at it. */
 export function useHold(run: Pick<Run, 'id' | 'sampledSteps'>): Hold {
   const [held, setHeld] = useState<Held | null>(null)
-  const looks = useRef({ pointer: false, focus: false }).current
+  const holds = useRef({ pointer: false, focus: false }).current
   const newest = useRef(run)
   newest.current = run
-  const look = (by: keyof typeof looks, isOn: boolean) => {
-    looks[by] = isOn
-    setHeld((now) => (looks.pointer || looks.focus ? hold(now, newest.current) : release(now)))
+  const setHold = (by: keyof typeof holds, isOn: boolean) => {
+    holds[by] = isOn
+    setHeld((now) => (holds.pointer || holds.focus ? hold(now, newest.current) : release(now)))
   }
   return {
     shown: shownOf(held, run),
     choose: (at) => setHeld((now) => choose(now, newest.current, at)),
     holds: {
-      onPointerEnter: () => look('pointer', true),
-      onPointerLeave: () => look('pointer', false),
-      onFocusIn: () => look('focus', true),
+      onPointerEnter: () => setHold('pointer', true),
+      onPointerLeave: () => setHold('pointer', false),
+      onFocusIn: () => setHold('focus', true),
       onFocusOut: ({ currentTarget, relatedTarget }) => {
         const isInside =
           relatedTarget instanceof Node && (currentTarget as Node).contains(relatedTarget)
-        if (!isInside) look('focus', false)
+        if (!isInside) setHold('focus', false)
       },
     },
   }

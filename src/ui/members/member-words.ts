@@ -61,10 +61,10 @@ function wayTo(name: string, rank: number, us: number | null, hasDetour: boolean
 /** In a run the round trips of all its links, else that to the server. */
 function roundTripOf({ serverUs, linkUs }: Measured): Fact | null {
   if (linkUs) {
-    const [least, most] = linkUs.map((us) => us / 1000)
-    const isOne = formatMs(least) === formatMs(most)
+    const [min, max] = linkUs.map((us) => us / 1000)
+    const isOne = formatMs(min) === formatMs(max)
     return {
-      text: `${isOne ? formatMs(most) : `${formatNumber(least)} to ${formatMs(most)}`} to neighbours`,
+      text: `${isOne ? formatMs(max) : `${formatNumber(min)} to ${formatMs(max)}`} to neighbours`,
       title: 'Round trip over its links in this run, after the gradients in flight',
     }
   }

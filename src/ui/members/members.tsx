@@ -13,11 +13,11 @@ import { MemberActs } from './member-acts.tsx'
 import { type Fact, roundTrips, speedOf, tabMates } from './member-words.ts'
 
 /** A longer list has a panel of its own before a run, and scrolls within itself in one. */
-const mostInRoom = 6
+const maxInRoom = 6
 
 /** Whether the members have a panel of their own: many, and nothing else to look at. */
 export const haveOwnPanel = ({ lobby, run }: Snapshot): boolean =>
-  run === null && (lobby?.members.length ?? 0) > mostInRoom
+  run === null && (lobby?.members.length ?? 0) > maxInRoom
 
 /** Who is in the room, and how others get in. */
 export function Members({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
@@ -25,7 +25,7 @@ export function Members({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
   const members = lobby?.members ?? []
   const isOn = isSealed(snapshot)
   const tabs = lobby ? tabCount(lobby) : 0
-  const isLong = members.length > mostInRoom
+  const isLong = members.length > maxInRoom
   return (
     <Panel id="room" title="Room" aside={asideOf(tabs, members.length)}>
       <Invite invite={inviteLink(snapshot)} server={server} isAlone={tabs === 1 && !isOn} />

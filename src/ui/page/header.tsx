@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { mostNameChars } from '../../peer/room/names.ts'
+import { maxNameChars } from '../../peer/room/names.ts'
 import { PageTop } from '../parts/page-top.tsx'
 import type { Acts } from '../state/acts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
@@ -21,7 +21,7 @@ function NameField({ name, acts }: { name: string; acts: Acts }) {
       <input
         name="name"
         value={draft}
-        maxLength={mostNameChars}
+        maxLength={maxNameChars}
         autoComplete="off"
         spellcheck={false}
         onInput={(event) => setDraft(event.currentTarget.value)}

@@ -1,8 +1,8 @@
 import type { ComponentChildren } from 'preact'
 import { CopyButton } from '../parts/copy-button.tsx'
-import { Lamp } from '../parts/lamp.tsx'
 import { PageTop } from '../parts/page-top.tsx'
 import { ProgressBar } from '../parts/progress-bar.tsx'
+import { StatusDot } from '../parts/status-dot.tsx'
 
 /** How far a page's one job has come. */
 export interface Job {
@@ -56,7 +56,7 @@ export function ReportPage(props: ReportPageProps) {
       <main>
         <section class="status" data-tone={tone} data-stage={stage} aria-label="Status">
           <div class="status-row">
-            <Lamp tone={tone} />
+            <StatusDot tone={tone} />
             <div class="words">
               <h2>
                 <span role="status">{titles[stage]}</span>

@@ -12,7 +12,7 @@ interface CopyButtonProps {
 const tellMs = 2000
 
 /** Copies a text; where the browser does not permit it, selects the text in its field, so that the keyboard's own copy works. */
-export function CopyButton({ text, label, field, class: look }: CopyButtonProps) {
+export function CopyButton({ text, label, field, class: className }: CopyButtonProps) {
   const [outcome, setOutcome] = useState('')
   const copy = async () => {
     try {
@@ -31,7 +31,7 @@ export function CopyButton({ text, label, field, class: look }: CopyButtonProps)
     setTimeout(() => setOutcome(''), tellMs)
   }
   return (
-    <button type="button" class={look} onClick={copy} aria-live="polite">
+    <button type="button" class={className} onClick={copy} aria-live="polite">
       {outcome || label}
     </button>
   )

@@ -8,10 +8,10 @@ type Options = Omit<uPlot.Options, 'width' | 'height'>
 /** How far the axis of a share goes: a line at 1 stays below the edge. */
 export const shareRange: uPlot.Range.MinMax = [0, 1.02]
 
-/** From 0, or from below it, to a little above the largest loss; to `most` where there is none. */
+/** From 0, or from below it, to a little above the largest loss; to `fallback` where there is none. */
 export const lossRange =
-  (most: number): uPlot.Range.Function =>
-  (_, min, max) => [Math.min(0, min || 0), Math.max(1e-3, 1.05 * (max || most))]
+  (fallback: number): uPlot.Range.Function =>
+  (_, min, max) => [Math.min(0, min || 0), Math.max(1e-3, 1.05 * (max || fallback))]
 
 /** The axis below: seconds, or what is counted in whole numbers. */
 export const xAxis = (axis: PlotTheme['axis'], isSeconds: boolean): uPlot.Axis => ({

@@ -44,10 +44,10 @@ export function usePlot(parts: PlotParts): HeldPlot {
   useLayoutEffect(() => {
     if (!Plot) return
     const element = holder.current!
-    const look = options(themeOf(element))
+    const built = options(themeOf(element))
     const own = new Plot(
-      { ...sizeOf(element), ...look },
-      look.series.map(() => []) as unknown as uPlot.AlignedData,
+      { ...sizeOf(element), ...built },
+      built.series.map(() => []) as unknown as uPlot.AlignedData,
       element,
     )
     plot.current = own

@@ -19,7 +19,7 @@ export interface Zoom {
   /** Null: all is seen. */
   readonly stretch: Stretch | null
   /** A narrower or wider view around the middle (`by` below or above 1), moved by a share of its width. */
-  look(by: number, move?: number): void
+  zoomBy(by: number, move?: number): void
   showAll(): void
   readonly onKeyDown: (event: KeyboardEvent) => void
   readonly parts: ZoomParts
@@ -34,7 +34,7 @@ export function useZoom(full: () => Stretch | null): Zoom {
   const now = useRef(stretch)
   now.current = stretch
   const showAll = () => setStretch(null)
-  const look = (by: number, move = 0) => {
+  const zoomBy = (by: number, move = 0) => {
     const all = full()
     if (!all) return
     const from = stretch ?? all
@@ -45,11 +45,11 @@ export function useZoom(full: () => Stretch | null): Zoom {
   }
   const onKeyDown = (event: KeyboardEvent) => {
     const acts: Record<string, () => void> = {
-      '+': () => look(0.5),
-      '=': () => look(0.5),
-      '-': () => look(2),
-      ArrowLeft: () => look(1, -0.25),
-      ArrowRight: () => look(1, 0.25),
+      '+': () => zoomBy(0.5),
+      '=': () => zoomBy(0.5),
+      '-': () => zoomBy(2),
+      ArrowLeft: () => zoomBy(1, -0.25),
+      ArrowRight: () => zoomBy(1, 0.25),
       Escape: showAll,
       '0': showAll,
     }
@@ -83,7 +83,7 @@ export function useZoom(full: () => Stretch | null): Zoom {
       if (max > min) setStretch({ min, max })
     },
   }
-  return { stretch, look, showAll, onKeyDown, parts }
+  return { stretch, zoomBy, showAll, onKeyDown, parts }
 }
 
 /** For those who do not drag. `of` names the chart where there are several. */
@@ -91,14 +91,14 @@ export function ZoomButtons({ zoom, of }: { zoom: Zoom; of?: string }) {
   const name = (words: string) => (of ? `${words}: ${of}` : words)
   return (
     <span class="zoom">
-      <button type="button" aria-label={name('Zoom in')} onClick={() => zoom.look(0.5)}>
+      <button type="button" aria-label={name('Zoom in')} onClick={() => zoom.zoomBy(0.5)}>
         +
       </button>
       <button
         type="button"
         aria-label={name('Zoom out')}
         disabled={!zoom.stretch}
-        onClick={() => zoom.look(2)}
+        onClick={() => zoom.zoomBy(2)}
       >
         −
       </button>

@@ -17,9 +17,9 @@ export function chordGroups(
   const groups = new Map<string, ChordGroup>()
   for (const link of chords) {
     const { from, to, kind } = link
-    const looks = { kind, isOwn: from === own || to === own, isCut: isCut(from, to) }
-    const key = JSON.stringify(looks)
-    const group = groups.get(key) ?? { ...looks, links: [] }
+    const style = { kind, isOwn: from === own || to === own, isCut: isCut(from, to) }
+    const key = JSON.stringify(style)
+    const group = groups.get(key) ?? { ...style, links: [] }
     groups.set(key, group)
     group.links.push(link)
   }

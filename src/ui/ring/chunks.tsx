@@ -11,7 +11,7 @@ interface ChunksProps {
 }
 
 /** From one dot to the next there is at least so much. units: of the viewBox. */
-const leastGap = 9
+const minGap = 9
 
 /**
  * The chunks of a link as dots on its arc, which move the faster the more it carries: a sheet over the ring that turns by the distance between
@@ -22,7 +22,7 @@ const leastGap = 9
 export function Chunks({ begin, end, use }: ChunksProps) {
   const sheet = useRef<SVGSVGElement>(null)
   const motion = useRef<Animation | undefined>(undefined)
-  const room = Math.max(1, Math.floor(((end - begin) * radius) / leastGap))
+  const room = Math.max(1, Math.floor(((end - begin) * radius) / minGap))
   const dots = Math.min(room, use.chunks)
   const gap = (end - begin) / dots
   const pace = dots * roundsPerSec(use.bytesPerSec)

@@ -12,8 +12,8 @@ export function askOnceItLasts(pass: Pass, after = afterOnPage): Pass {
   let newest: Parameters<Pass> | undefined
   let isAsked = false
   let cancel: () => void = () => undefined
-  return (...told) => {
-    const [event] = told
+  return (...args) => {
+    const [event] = args
     const isQuestion = event.event === 'undecided' && event.missing !== null
     if (event.event === 'undecided' && !isQuestion) {
       cancel()
@@ -21,7 +21,7 @@ export function askOnceItLasts(pass: Pass, after = afterOnPage): Pass {
       isAsked = false
     }
     if (!isQuestion || isAsked) {
-      pass(...told)
+      pass(...args)
       return
     }
     if (!newest)
@@ -29,6 +29,6 @@ export function askOnceItLasts(pass: Pass, after = afterOnPage): Pass {
         isAsked = true
         pass(...newest!)
       })
-    newest = told
+    newest = args
   }
 }

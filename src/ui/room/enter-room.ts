@@ -254,9 +254,9 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       dispatch({ type: 'stepping', isStepping: true })
       member.oneStep()
     },
-    async look(name, input, rank = member.rank ?? 0) {
+    async query(name, input, rank = member.rank ?? 0) {
       const asked = rank === member.rank ? member : more.at(rank)
-      if (asked) return asked.compute.look(name, input)
+      if (asked) return asked.compute.query(name, input)
       throw new Error(`Rank ${rank} of this tab has left the room. Choose another rank.`)
     },
     give(demo, bytes, text = null, samples) {

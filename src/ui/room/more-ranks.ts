@@ -1,4 +1,4 @@
-import { mostNameChars, plainName } from '../../peer/room/names.ts'
+import { maxNameChars, plainName } from '../../peer/room/names.ts'
 import type { RoomLink } from '../../peer/room/secret.ts'
 import { messageOf } from '../../util/errors.ts'
 import type { ComputeApi } from '../../worker/api.ts'
@@ -106,7 +106,7 @@ export class MoreRanks {
 /** `Ada's laptop · 2`, as long as the protocol takes it. */
 export function nameOf(name: string, number: number): string {
   const end = ` · ${number}`
-  return plainName(name.slice(0, mostNameChars - end.length)) + end
+  return plainName(name.slice(0, maxNameChars - end.length)) + end
 }
 
 /**

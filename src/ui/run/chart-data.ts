@@ -36,9 +36,9 @@ export interface Shown {
 }
 
 /** More points than any screen has columns are thinned. */
-const mostDrawn = 3000
+const maxDrawn = 3000
 /** Tests are lines between points that a person may tell apart. */
-const mostTestsDrawn = 400
+const maxTestsDrawn = 400
 
 type Runs = Pick<Snapshot, 'run' | 'runs'>
 
@@ -118,10 +118,10 @@ function keptLine(run: KeptRun, axis: Axis): ChartLine {
 function runLine(run: Run, axis: Axis): ChartLine {
   const { loss } = run
   const ys = ({ ys, length }: Series) => ys.subarray(0, length)
-  const stretch = Math.max(1, Math.ceil(loss.length / mostDrawn))
+  const stretch = Math.max(1, Math.ceil(loss.length / maxDrawn))
   const points =
     stretch > 1
-      ? thinnedPoints(run, mostDrawn)
+      ? thinnedPoints(run, maxDrawn)
       : {
           stretch,
           steps: loss.xs.subarray(0, loss.length),
@@ -131,7 +131,7 @@ function runLine(run: Run, axis: Axis): ChartLine {
           seconds: ys(run.seconds),
         }
   const facts = { id: run.id, slot: run.slot, isMain: true, stretch }
-  return lineOf(facts, points, axis, thinnedTests(run, mostTestsDrawn))
+  return lineOf(facts, points, axis, thinnedTests(run, maxTestsDrawn))
 }
 
 function lineOf(
@@ -150,8 +150,8 @@ function lineOf(
     testXs.push(xs[at])
   }
   const seen = (values: Float64Array) => [...values.subarray(0, testXs.length)]
-  const told = { testXs, testLosses: seen(tests.losses), testMetrics: seen(tests.values) }
-  return { ...facts, xs, losses, metrics, ...told }
+  const tested = { testXs, testLosses: seen(tests.losses), testMetrics: seen(tests.values) }
+  return { ...facts, xs, losses, metrics, ...tested }
 }
 
 /** A column of the table: a line's losses as they are, or a part of it that is smoothed or tested. */

@@ -72,9 +72,9 @@ export function pointedAt(
     if (value === null || value === undefined || is === 'raw') continue
     const isLoss = is === 'loss' || is === 'testLoss'
     const words = isLoss ? formatLoss(value) : formatMetric(metric, value)
-    const told = is === 'testLoss' || is === 'testMetric' ? `test ${words}` : words
-    bySlot.set(slot, [...(bySlot.get(slot) ?? []), told])
+    const named = is === 'testLoss' || is === 'testMetric' ? `test ${words}` : words
+    bySlot.set(slot, [...(bySlot.get(slot) ?? []), named])
   }
-  const runs = Array.from(bySlot, ([slot, told]) => ({ slot, words: told.join(' · ') }))
+  const runs = Array.from(bySlot, ([slot, named]) => ({ slot, words: named.join(' · ') }))
   return runs.length > 0 ? { at: xWords[axis](x), runs } : null
 }

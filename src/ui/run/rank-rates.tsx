@@ -30,7 +30,7 @@ function Rates({ run }: { run: Run | null }) {
       </Panel>
     )
   }
-  const most = Math.max(1e-9, ...work.map((one) => one.samplesPerSec).filter(Number.isFinite))
+  const max = Math.max(1e-9, ...work.map((one) => one.samplesPerSec).filter(Number.isFinite))
   const slowest = slowestRank(work)
   // Ranks without an exchange wait for nobody within a step.
   const canWait = run.worldSize > 1 && run.config?.strategy !== 'alone'
@@ -48,7 +48,7 @@ function Rates({ run }: { run: Run | null }) {
                 {isOwn && <span class="badge you">you</span>}
               </span>
               <span class="bar-track">
-                <span style={{ width: `${(100 * (samplesPerSec || 0)) / most}%` }} />
+                <span style={{ width: `${(100 * (samplesPerSec || 0)) / max}%` }} />
               </span>
               <span class="bar-value">{formatNumber(samplesPerSec)}</span>
               <span class="bar-note">{canWait && `${formatPercent(waitShare, 0)} waiting`}</span>

@@ -44,17 +44,17 @@ function rowsOf(experiments: Experiments, run: KeptRun, name: string): (string |
   const metric = metricName(metaOfDraft(experiments, run.config).metric, '')
   const { accuracy } = run
   const tests = new Map([...accuracy.steps].map((step, i) => [step, i]))
-  const told = (test: number | undefined, trained: number | '') =>
+  const testCells = (test: number | undefined, trained: number | '') =>
     test === undefined
       ? ['', metric, trained, '']
       : [accuracy.losses[test], metric, trained, accuracy.values[test]]
   const points = [...steps].map((step, i) => {
     const meanOf = i > 0 ? step - steps[i - 1] : Math.min(step, stretch)
-    const tested = told(tests.get(step), metrics[i])
+    const tested = testCells(tests.get(step), metrics[i])
     tests.delete(step)
     return [...first, step, samples[i], seconds[i], losses[i], meanOf, ...tested]
   })
-  const apart = [...tests].map(([step, i]) => [...first, step, '', '', '', '', ...told(i, '')])
+  const apart = [...tests].map(([step, i]) => [...first, step, '', '', '', '', ...testCells(i, '')])
   const at = first.length
   return [...points, ...apart].sort((a, b) => Number(a[at]) - Number(b[at]))
 }

@@ -1,7 +1,7 @@
 import * as v from 'valibot'
 import type { Experiments } from '../../trainer/settings/experiments.ts'
 import { recall, remember } from '../parts/tab-memory.ts'
-import { type KeptRun, mostRuns } from '../state/kept-runs.ts'
+import { type KeptRun, maxRuns } from '../state/kept-runs.ts'
 
 /**
  * The runs that a tab remembers over a reload: one text a run, and a list of their ids.
@@ -72,7 +72,7 @@ export function rememberRuns(
 ): void {
   const ids = new Set(runs.map(({ id }) => id))
   for (const id of idsOf(memory)) if (!ids.has(id)) memory.remember(keyOf(id), '')
-  let kept = [...runs].slice(-mostRuns)
+  let kept = [...runs].slice(-maxRuns)
   for (const run of [...kept]) {
     if (before.includes(run)) continue
     while (kept.includes(run) && !memory.remember(keyOf(run.id), writeRun(run))) {
@@ -86,7 +86,7 @@ export function rememberRuns(
 function idsOf(memory: TextMemory): string[] {
   const ids = parsed(memory.recall(listKey))
   return Array.isArray(ids)
-    ? ids.filter((id): id is string => typeof id === 'string').slice(-mostRuns)
+    ? ids.filter((id): id is string => typeof id === 'string').slice(-maxRuns)
     : []
 }
 

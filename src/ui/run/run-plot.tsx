@@ -71,14 +71,14 @@ const shortNumbers = (_: uPlot, ticks: readonly number[]) =>
   ticks.map((tick) => String(Number(tick.toPrecision(3))))
 
 /** More points than these are a band of their own. */
-const mostMarked = 60
+const maxMarked = 60
 
 /** Whether so few of a column's points are in view that each gets a mark. */
 function areFew(plot: uPlot, column: number, from: number, to: number): boolean {
   const values = plot.data[column]
   let count = 0
-  for (let i = from; i <= to && count <= mostMarked; i++) if (typeof values[i] === 'number') count++
-  return count <= mostMarked
+  for (let i = from; i <= to && count <= maxMarked; i++) if (typeof values[i] === 'number') count++
+  return count <= maxMarked
 }
 
 interface PlotOptions extends RunPlotProps {

@@ -24,10 +24,10 @@ const parts: readonly Part[] = [
 
 /** The parts to show: with one rank without those of the ring, and as one where the device does not tell them apart. */
 function partsOf(times: StepParts, worldSize: number): readonly Part[] {
-  const isTold = times.forward > 0 || times.backward === 0
+  const isReport = times.forward > 0 || times.backward === 0
   return parts.flatMap((part) => {
     if (worldSize === 1 && (part.key === 'wait' || part.key === 'wire')) return []
-    if (isTold) return [part]
+    if (isReport) return [part]
     if (part.key === 'forward' || (part.key === 'optimizer' && worldSize === 1)) return []
     const title = 'This GPU has no timer for the phases of a step'
     return part.key === 'backward' ? [{ ...part, label: 'Compute', title }] : [part]

@@ -6,7 +6,7 @@ import type { RunResult } from '../../worker/api.ts'
 import type { Setting } from './list.ts'
 
 /** Weights leave every useful range within a step of a larger one. */
-const mostLr = 100
+const maxLr = 100
 
 type LastRun = {
   readonly end: { readonly kind: string; readonly result?: RunResult } | null
@@ -33,7 +33,7 @@ function idleBecause(idle: SettingRow['idle'], parameters: URLSearchParams): str
 export function uselessRate(text: string): string[] {
   const lr = text.trim() === '' ? Number.NaN : Number(text)
   if (lr === 0) return ['A learning rate of 0 trains nothing.']
-  return lr > mostLr ? [`A learning rate of ${clipped(text)} is far above what trains.`] : []
+  return lr > maxLr ? [`A learning rate of ${clipped(text)} is far above what trains.`] : []
 }
 
 /** Whether an address names variants of ops: then their list is needed too. */

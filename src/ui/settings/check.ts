@@ -7,14 +7,14 @@ import {
   refusal,
 } from '../../trainer/settings/experiments.ts'
 import { ranksNeeded } from '../../trainer/settings/parallel.ts'
-import { mostInBatch } from '../../trainer/settings/table.ts'
+import { maxInBatch } from '../../trainer/settings/table.ts'
 import { defaultDraftOf, ranksOf } from './draft.ts'
 import {
   choicesOf,
   type Draft,
   isOfTab,
+  maxRanks,
   metaOfDraft,
-  mostRanks,
   type Setting,
   type SettingKey,
   settings,
@@ -56,7 +56,7 @@ export function checkDraft(
     const { key } = setting
     if (key === 'ranks') {
       const isWrong = draft.ranks !== String(ranksOf(draft))
-      if (isWrong) errors.ranks = correction('Enter', `1 to ${mostRanks}`, draft.ranks)
+      if (isWrong) errors.ranks = correction('Enter', `1 to ${maxRanks}`, draft.ranks)
       continue
     }
     const value = fromText(setting, draft[key])
@@ -147,10 +147,10 @@ export function fittingBatch(
   given?: GivenFacts,
 ): string | null {
   const size = Number(draft.batchSize)
-  const most = Math.min(mostInBatch, samplesOf(experiments, draft, given ?? { isThere: true }))
+  const max = Math.min(maxInBatch, samplesOf(experiments, draft, given ?? { isThere: true }))
   if (!Number.isSafeInteger(size) || size < 1) return null
-  if (size >= worldSize && size <= most) return null
-  const batchSize = String(size > most ? most : worldSize * Math.ceil(size / worldSize))
+  if (size >= worldSize && size <= max) return null
+  const batchSize = String(size > max ? max : worldSize * Math.ceil(size / worldSize))
   const { errors } = checkDraft(experiments, { ...draft, batchSize }, worldSize, given)
   return errors.batchSize ? null : batchSize
 }

@@ -8,8 +8,8 @@ import {
   choicesOf,
   type Draft,
   isOfTab,
+  maxRanks,
   metaOfDraft,
-  mostRanks,
   placeholderOf,
   type Setting,
   type SettingKey,
@@ -68,7 +68,7 @@ export function resetDraft(
 /** With how many ranks a draft's tab enters the room; a wrong number counts as one. */
 export function ranksOf({ ranks }: Draft): number {
   const count = Number(ranks)
-  return /^\d$/.test(ranks) && count >= 1 && count <= mostRanks ? count : 1
+  return /^\d$/.test(ranks) && count >= 1 && count <= maxRanks ? count : 1
 }
 
 /** The links that a draft asks for; a wrong one counts as automatic. */

@@ -31,7 +31,7 @@ export interface Setting extends SettingRow {
 }
 
 /** More workers than this slow each other down on any machine, and eight tabs of eight fill a room. */
-export const mostRanks = 8
+export const maxRanks = 8
 
 /** What a tab chooses for itself when it enters the room. */
 const ofTab = {
@@ -53,7 +53,7 @@ const ofTab = {
     doc: '`auto`, `fallback`, `webrtc`, `port`, `relay`: how this tab links to others',
   }),
   ranks: setting({
-    schema: v.optional(whole(1, mostRanks), 1),
+    schema: v.optional(whole(1, maxRanks), 1),
     label: 'Ranks in this tab',
     hint: 'Each has its own compute worker; they share the GPU. 1 to 8.',
     outlivesDemo: true,

@@ -1,5 +1,5 @@
 import type { StepSample } from '../../trainer/watch/step-sample.ts'
-import type { LookAnswer, ShelvedCheckpoint } from '../../worker/api.ts'
+import type { QueryAnswer, ShelvedCheckpoint } from '../../worker/api.ts'
 import type { SettingKey } from '../settings/list.ts'
 
 /** What a person can do on the page. */
@@ -33,7 +33,7 @@ export interface Acts {
   /** Saves a checkpoint of the run in this browser. */
   save(): void
   /** Asks a compute worker of this tab for a demo's look: that of `rank`, or of the rank that the page shows. */
-  look(name: string, input?: unknown, rank?: number): Promise<LookAnswer>
+  query(name: string, input?: unknown, rank?: number): Promise<QueryAnswer>
   /** Keeps what a person gave to a demo, for its next run; null takes it back. `text` is the same for an address, where it is short enough. */
   give(
     demo: string,
@@ -91,7 +91,7 @@ export const idleActs: Acts = {
   oneStep: () => undefined,
   continueWithout: () => undefined,
   save: () => undefined,
-  look: async () => {
+  query: async () => {
     throw new Error('look: this page has no room. Open the training page.')
   },
   give: () => undefined,

@@ -52,11 +52,11 @@ export interface KeptRun {
 }
 
 /** So many runs are kept; the oldest give way. */
-export const mostRuns = 30
+export const maxRuns = 30
 /** So many lines are drawn at once, unless a person asks for more. */
-const mostShown = 6
+const maxShown = 6
 /** Points that are kept of each run. */
-export const mostPoints = 1000
+export const maxPoints = 1000
 
 export type RunsAction =
   | { type: 'runsLoaded'; runs: readonly KeptRun[] }
@@ -95,8 +95,8 @@ export function reduceRuns(before: Snapshot, after: Snapshot, action: Action): r
 }
 
 function withRun(runs: readonly KeptRun[], added: KeptRun): readonly KeptRun[] {
-  const all = [...runs, added].slice(-mostRuns)
-  let others = all.filter(({ isShown }) => isShown).length - mostShown
+  const all = [...runs, added].slice(-maxRuns)
+  let others = all.filter(({ isShown }) => isShown).length - maxShown
   return all.map((run) => {
     if (!run.isShown || others <= 0) return run
     others--
@@ -104,8 +104,8 @@ function withRun(runs: readonly KeptRun[], added: KeptRun): readonly KeptRun[] {
   })
 }
 
-/** What is kept of a run, or would be if it ended now; with `most` points and tests of each. */
-export function keptRun(run: Run, most = mostPoints): KeptRun {
+/** What is kept of a run, or would be if it ended now; with `max` points and tests of each. */
+export function keptRun(run: Run, max = maxPoints): KeptRun {
   const { loss, trainMetric, accuracy, heldOutLoss, end, config } = run
   return {
     id: run.id,
@@ -115,8 +115,8 @@ export function keptRun(run: Run, most = mostPoints): KeptRun {
     worldSize: run.worldSize,
     rank: run.rank,
     ending: end?.kind ?? 'running',
-    points: thinnedPoints(run, most),
-    accuracy: thinnedTests(run, most),
+    points: thinnedPoints(run, max),
+    accuracy: thinnedTests(run, max),
     steps: run.step,
     seconds: secondsOf(run),
     samplesPerSec: meanSamplesPerSec(run),
@@ -158,10 +158,10 @@ function runRow(run: Run): KeptRun {
 /** Tests at equal distances, as they were, the newest never left out. */
 export function thinnedTests(
   { accuracy, heldOutLoss }: Pick<Run, 'accuracy' | 'heldOutLoss'>,
-  most = mostPoints,
+  max = maxPoints,
 ): KeptRun['accuracy'] {
   const { xs, ys, length } = accuracy
-  const stretch = Math.max(1, Math.ceil(length / most))
+  const stretch = Math.max(1, Math.ceil(length / max))
   const count = Math.ceil(length / stretch)
   const at = (i: number) => length - 1 - (count - 1 - i) * stretch
   return {
@@ -179,10 +179,10 @@ export function thinnedPoints(
     globalSamples,
     seconds,
   }: Pick<Run, 'loss' | 'trainMetric' | 'globalSamples' | 'seconds'>,
-  most = mostPoints,
+  max = maxPoints,
 ): RunPoints {
   const { length } = loss
-  const stretch = Math.max(1, Math.ceil(length / most))
+  const stretch = Math.max(1, Math.ceil(length / max))
   const count = Math.ceil(length / stretch)
   const points = {
     stretch,

@@ -87,10 +87,10 @@ export const samplesOfStep = ({ config, fullestStep }: Pick<Run, 'config' | 'ful
 
 /** Rows of each rank in a full step; empty before the settings are known. */
 export function sharesOf(
-  run: Pick<Run, 'config' | 'worldSize' | 'fullestStep' | 'dealt'>,
+  run: Pick<Run, 'config' | 'worldSize' | 'fullestStep' | 'assigned'>,
 ): readonly number[] {
   if (!run.config) return []
-  if (run.dealt) return run.dealt.samples
+  if (run.assigned) return run.assigned.samples
   return rowsOf(run.config, samplesOfStep(run), run.worldSize)
 }
 
@@ -123,21 +123,21 @@ export function stepSamples(snapshot: Snapshot): StepSamples {
   if (run) return inPipelines(inWords(sharesOf(run)), run.config, run.worldSize)
   const tabs = lobby?.members.length ?? 0
   const config = isMaker(snapshot) ? checkDraft(experiments, draft, tabs).config : null
-  const told = inWords(config?.batchSize ? rowsOf(config, config.batchSize, tabs) : [])
-  return inPipelines(told, config, tabs)
+  const samples = inWords(config?.batchSize ? rowsOf(config, config.batchSize, tabs) : [])
+  return inPipelines(samples, config, tabs)
 }
 
 /** A pipeline takes its samples as a whole. */
 function inPipelines(
-  told: StepSamples,
+  samples: StepSamples,
   config: Partial<TrainConfig> | null,
   ranks: number,
 ): StepSamples {
   const stages = pipelinesOf(config?.parallel ?? '')?.stages
-  if (!stages) return told
+  if (!stages) return samples
   const pipelines = ranks / stages
   return {
-    total: told.total,
+    total: samples.total,
     words: `${pipelines === 1 ? 'a pipeline' : `${pipelines} pipelines`} of ${stages} ranks`,
   }
 }

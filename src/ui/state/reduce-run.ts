@@ -90,7 +90,7 @@ function inGroup(run: Run, { epoch, rank, worldSize, members, links }: Assignmen
     ways: Object.fromEntries(links.map(({ peerRank, kind }) => [peerRank, kind])),
     changes: isChanged ? [...run.changes, change] : run.changes,
     regrouped: isChanged ? null : run.regrouped,
-    dealt: null,
+    assigned: null,
     silent: [],
   }
 }
@@ -153,11 +153,11 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       run.log.add(event)
       return {
         ...run,
-        dealt: { samples: event.members.map(({ samples }) => samples), step: event.step },
+        assigned: { samples: event.members.map(({ samples }) => samples), step: event.step },
       }
-    case 'dealt':
+    case 'assigned':
       run.log.add(event)
-      return { ...run, dealt: { samples: event.samples, step: event.step } }
+      return { ...run, assigned: { samples: event.samples, step: event.step } }
     case 'leftOut':
       return { ...run, leftOut: withLeftOut(run, event.ranks, event.step ?? run.step + 1) }
     case 'unlike': {
@@ -221,7 +221,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     case 'samples':
       return {
         ...run,
-        sampledSteps: [...run.sampledSteps.slice(1 - mostSampleSets), event.samples],
+        sampledSteps: [...run.sampledSteps.slice(1 - maxSampleSets), event.samples],
       }
     case 'paused':
       return { ...run, paused: { step: event.step, by: event.by }, isStepping: false }
@@ -269,7 +269,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
 }
 
 /** Tests of which is known how long they took: enough for a mean, few enough to follow a change. */
-const mostTests = 5
+const maxTests = 5
 
 /** What a test took is known where its beginning was told; the phase stays until the next step, or the end. */
 function withTest(run: Run, step: number, atMs: number): Run {
@@ -279,13 +279,13 @@ function withTest(run: Run, step: number, atMs: number): Run {
   return {
     ...run,
     testingSinceMs: null,
-    tests: [...tests.slice(1 - mostTests), { step, ms }],
+    tests: [...tests.slice(1 - maxTests), { step, ms }],
     testedMs: testedMs + ms,
   }
 }
 
 /** Sampled steps that are kept, for looking back and for the trace. */
-export const mostSampleSets = 60
+export const maxSampleSets = 60
 
 /** Share of the newest step in the moving average of its parts. */
 const blendShare = 0.1

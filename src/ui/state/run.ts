@@ -96,7 +96,7 @@ export interface Run {
   /** In how many steps a member's gradients did not count, by name, and the newest of these. */
   readonly leftOut: ReadonlyMap<string, { readonly steps: number; readonly newest: number }>
   /** By rank, of a full step, since `step`; null while they are as even as the settings have them. */
-  readonly dealt: { readonly samples: readonly number[]; readonly step: number } | null
+  readonly assigned: { readonly samples: readonly number[]; readonly step: number } | null
   /** The last few seconds of training, without pauses and tests. */
   readonly recent: readonly Mark[]
   /** `atMs` of the test that is under way. */
@@ -224,7 +224,7 @@ export function newRun(
     parts: null,
     given: null,
     held: null,
-    dealt: null,
+    assigned: null,
     log: new RunLog(),
     stateHash: null,
     unlike: [],

@@ -2,7 +2,7 @@ import * as v from 'valibot'
 import { type ServerFacts, serverFactsPath, serverFactsSchema } from '../../peer/room/messages.ts'
 
 /** From a failed read until the next: this long at first, then twice as long each time. units: ms. */
-const retryMs = { first: 500, most: 4_000 }
+const retryMs = { first: 500, max: 4_000 }
 
 /** What the page's server tells about itself; null where it does not, as another server (Vite's, say) than `npm start`. */
 export async function readServerFacts(): Promise<ServerFacts | null> {
@@ -11,7 +11,7 @@ export async function readServerFacts(): Promise<ServerFacts | null> {
       const response = await fetch(serverFactsPath)
       return v.parse(serverFactsSchema, await response.json())
     } catch {
-      if (waitMs > retryMs.most) return null
+      if (waitMs > retryMs.max) return null
       await new Promise((resolve) => setTimeout(resolve, waitMs))
     }
   }

@@ -1,4 +1,4 @@
-import type { Tone } from '../parts/lamp.tsx'
+import type { Tone } from '../parts/status-dot.tsx'
 
 /** Where the tab stands, in a title and one sentence. */
 export interface Status {

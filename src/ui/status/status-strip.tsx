@@ -1,7 +1,7 @@
 import { SaveAct, SaveNote } from '../checkpoints/save-act.tsx'
 import { SettingsError, settingsErrorId } from '../experiment/settings-error.tsx'
 import { formatSeconds } from '../parts/format.ts'
-import { Lamp } from '../parts/lamp.tsx'
+import { StatusDot } from '../parts/status-dot.tsx'
 import { useLoaded } from '../parts/use-loaded.ts'
 import type { Acts } from '../state/acts.ts'
 import { ratesOf } from '../state/rates.ts'
@@ -44,7 +44,7 @@ export function StatusStrip({ snapshot, acts }: { snapshot: Snapshot; acts: Acts
       onClickCapture={focus.onClickCapture}
     >
       <div class="status-row">
-        <Lamp tone={tone} />
+        <StatusDot tone={tone} />
         <div class="words">
           {/* Titles change rarely enough to be read out; the sentence counts steps. */}
           <h2 ref={focus.heading} tabIndex={-1} aria-labelledby="status-title">

@@ -90,9 +90,9 @@ function partiesAhead(snapshot: Snapshot): Parties | null {
 /** Who could not be reached, as this tab's links and the room tell it. */
 function partiesOf(run: Run, { code, ranks = [] }: Failure): Parties | null {
   if (code !== 'peer.late' && code !== 'peer.unreachable') return null
-  const told = ranks.filter((rank) => rank !== run.rank && rank < run.members.length)
-  if (code === 'peer.late') return told.length > 0 ? { ranks: told, is: 'late' } : null
-  if (told.length > 0) return { ranks: told, is: told.length === 2 ? 'pair' : 'own' }
+  const unreached = ranks.filter((rank) => rank !== run.rank && rank < run.members.length)
+  if (code === 'peer.late') return unreached.length > 0 ? { ranks: unreached, is: 'late' } : null
+  if (unreached.length > 0) return { ranks: unreached, is: unreached.length === 2 ? 'pair' : 'own' }
   const others = run.peers.filter((rank) => !(rank in run.ways))
   return others.length > 0 ? { ranks: others, is: 'own' } : null
 }

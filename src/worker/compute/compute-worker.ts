@@ -18,7 +18,7 @@ import type {
 import type { CheckpointPlace } from '../../trainer/saves/run-checkpoint.ts'
 import type { SavedFile } from '../../trainer/saves/save-requests.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
-import type { LookAnswer, LookValue, TaskLoaders } from '../../trainer/settings/task.ts'
+import type { QueryAnswer, QueryValue, TaskLoaders } from '../../trainer/settings/task.ts'
 import type { Phase, RunEvent } from '../../trainer/watch/run-events.ts'
 import type { DeviceChoice } from '../../util/device.ts'
 import { DataError, PeerError, TabringError } from '../../util/errors.ts'
@@ -39,7 +39,7 @@ import type {
 } from '../api.ts'
 import { keepErrorCodes } from '../error-transfer.ts'
 import { EventBatches } from './event-batches.ts'
-import type { GroupPlace, RunCrew } from './run-crew.ts'
+import type { GroupPlace, RunMember } from './run-member.ts'
 
 const reopenAttempts = 20
 const reopenDelayMs = 500
@@ -67,9 +67,9 @@ class ComputeWorker implements ComputeApi {
   #trainer: Trainer | undefined
   #abort: AbortController | undefined
   /** Of the newest run, where it is elastic. */
-  #crew: RunCrew | undefined
+  #elastic: RunMember | undefined
   /** What it has heard of its members before it was made. */
-  #early: ((crew: RunCrew) => void)[] = []
+  #early: ((elastic: RunMember) => void)[] = []
   /** The newest preparation for a run that is on, and for which settings. */
   #prepared: { readonly of: string; readonly work: Promise<WarmedUp | undefined> } | undefined
   /** The newest run, until its very end. */
@@ -175,14 +175,14 @@ class ComputeWorker implements ComputeApi {
         'train: a run is already in progress. Abort it, or wait until it ends.',
       )
     }
-    const { rank, worldSize, epoch, machines, crew: place, joins = false } = membership
+    const { rank, worldSize, epoch, machines, elastic: place, joins = false } = membership
     const isElastic = place !== undefined
     nameSpans(rank, `rank ${rank}`)
     const batches = new EventBatches(onEvents)
     this.#abort = new AbortController()
     const { signal } = this.#abort
     const links = this.#takeLinks(epoch)
-    this.#crew = undefined
+    this.#elastic = undefined
     this.#early = []
     const before = this.#run
     const { who } = membership
@@ -212,25 +212,25 @@ class ComputeWorker implements ComputeApi {
         return this.#group
       }
       const tell = (event: RunEvent) => batches.add(event)
-      let isWished = false
-      const wish = () => {
-        isWished = true
+      let isRequested = false
+      const request = () => {
+        isRequested = true
         trainer?.regroupSoon()
       }
       signal.throwIfAborted()
       const { isRankLost } = training
-      const crew =
+      const elastic =
         place &&
-        new training.RunCrew({
-          ...{ place, membership, links, signal, join, tell, wish, isRankLost },
+        new training.RunMember({
+          ...{ place, membership, links, signal, join, tell, request, isRankLost },
           signer: training.signerOf(place),
           heldStep: () => trainer?.heldStep ?? 0,
           pace: () => trainer?.pace,
         })
-      this.#crew = crew
-      for (const hear of this.#early.splice(0)) if (crew) hear(crew)
+      this.#elastic = elastic
+      for (const hear of this.#early.splice(0)) if (elastic) hear(elastic)
       const groups =
-        crew ??
+        elastic ??
         new training.Rejoining({
           epoch,
           links,
@@ -258,10 +258,10 @@ class ComputeWorker implements ComputeApi {
           return runtime
         },
         regroup: (ended) => groups.after(ended),
-        onPutOut: (ranks) => crew?.putOut(ranks),
+        onEvicted: (ranks) => elastic?.evict(ranks),
         isElastic,
         joins,
-        meetsFirst: group.epoch !== epoch,
+        synchronizesFirst: group.epoch !== epoch,
         group,
         config,
         task,
@@ -272,7 +272,7 @@ class ComputeWorker implements ComputeApi {
         baseUrl,
         onEvent: (event) => {
           // The ranks have met, and this one has the newest state.
-          if (event.event === 'regrouped') crew?.hasState()
+          if (event.event === 'regrouped') elastic?.hasState()
           batches.add(event)
         },
         signal,
@@ -281,19 +281,19 @@ class ComputeWorker implements ComputeApi {
       })
       hasTaken = true
       this.#trainer = trainer
-      if (isWished) trainer.regroupSoon()
+      if (isRequested) trainer.regroupSoon()
       const current = trainer
       const result = await current
         .run()
         .catch((thrown) => {
-          const isPutOut = thrown instanceof training.PutOut
-          throw crew && current.leavesAlone ? crew.failedAlone(thrown, isPutOut) : thrown
+          const isPutOut = thrown instanceof training.Eviction
+          throw elastic && current.leavesAlone ? elastic.failedAlone(thrown, isPutOut) : thrown
         })
         .finally(() => {
           if (ways && current.links) this.#measured = { ways, links: current.links }
         })
-      crew?.end(true)
-      const carried = await (crew?.linkStats() ?? statsOf(links.values()))
+      elastic?.end(true)
+      const carried = await (elastic?.linkStats() ?? statsOf(links.values()))
       return { ...result, links: carried, adapter: runtime.facts }
     }
     try {
@@ -315,41 +315,41 @@ class ComputeWorker implements ComputeApi {
   async admit(admission: Admission): Promise<void> {
     const links = this.#takeLinks(admission.epoch)
     if (!this.#abort) closeAll(links, 'the run is over')
-    else this.#hear((crew) => crew.admit(admission, links))
+    else this.#hear((elastic) => elastic.admit(admission, links))
   }
 
   async notLinked(ballot: number, peerRank: number): Promise<void> {
-    this.#crew?.notLinked(ballot, peerRank)
+    this.#elastic?.notLinked(ballot, peerRank)
   }
 
   async signal(ballot: number, peerRank: number, attempt: number, data: string): Promise<void> {
-    this.#crew?.signal(ballot, peerRank, attempt, data)
+    this.#elastic?.signal(ballot, peerRank, attempt, data)
   }
 
   async memberIsDead(member: string, ballot?: number): Promise<void> {
-    this.#hear((crew) => crew.memberIsDead(member, ballot))
+    this.#hear((elastic) => elastic.memberIsDead(member, ballot))
   }
 
   async doubt(member: string): Promise<void> {
-    this.#hear((crew) => crew.doubt(member))
+    this.#hear((elastic) => elastic.doubt(member))
   }
 
-  /** Of the run that is on: at once, or as soon as its crew is made. */
-  #hear(hear: (crew: RunCrew) => void): void {
-    if (this.#crew) hear(this.#crew)
+  /** Of the run that is on: at once, or as soon as its member is made. */
+  #hear(hear: (elastic: RunMember) => void): void {
+    if (this.#elastic) hear(this.#elastic)
     else if (this.#abort) this.#early.push(hear)
   }
 
   async firstHalf(ballot: number, first: FirstHalf): Promise<void> {
-    this.#crew?.firstHalf(ballot, first)
+    this.#elastic?.firstHalf(ballot, first)
   }
 
   async leftOut(why: string): Promise<void> {
-    this.#crew?.leftOut(why)
+    this.#elastic?.leftOut(why)
   }
 
   async continueWithout(): Promise<void> {
-    this.#crew?.continueWithout()
+    this.#elastic?.continueWithout()
   }
 
   async leave(): Promise<void> {
@@ -364,7 +364,7 @@ class ComputeWorker implements ComputeApi {
     this.#abort?.abort(error)
     if (isAlone) return
     this.#group?.abort(error)
-    this.#crew?.abort(reason)
+    this.#elastic?.abort(reason)
   }
 
   async pause(): Promise<void> {
@@ -387,14 +387,14 @@ class ComputeWorker implements ComputeApi {
     )
   }
 
-  async look(name: string, input?: unknown): Promise<LookAnswer> {
+  async query(name: string, input?: unknown): Promise<QueryAnswer> {
     if (!this.#trainer) {
       throw new TabringError(
         'graph.misuse',
         'query: there is no model yet. Ask again when training has started.',
       )
     }
-    const answer = await this.#trainer.look(name, input)
+    const answer = await this.#trainer.query(name, input)
     return Comlink.transfer(answer, buffersOf(answer))
   }
 
@@ -469,9 +469,9 @@ class ComputeWorker implements ComputeApi {
   #end(links: Map<number, Link>): void {
     this.#dropGroup()
     closeAll(links, 'the run is over')
-    this.#crew?.end(false)
-    this.#crew?.closeLinks('the run is over')
-    this.#crew = undefined
+    this.#elastic?.end(false)
+    this.#elastic?.closeLinks('the run is over')
+    this.#elastic = undefined
   }
 
   /** Without a goodbye's wait: the others have left, or been told. */
@@ -521,9 +521,9 @@ const loadTraining = () => loadPart('training', () => import('./training.ts'))
 const shelf = () => loadPart('checkpoints', () => import('../../trainer/saves/checkpoint-shelf.ts'))
 
 /** The memory of all arrays in an answer, each once. */
-function buffersOf(answer: LookAnswer): ArrayBuffer[] {
+function buffersOf(answer: QueryAnswer): ArrayBuffer[] {
   const buffers = new Set<ArrayBuffer>()
-  const add = (value: LookValue) => {
+  const add = (value: QueryValue) => {
     if (Array.isArray(value)) value.forEach(add)
     else if (ArrayBuffer.isView(value)) buffers.add(value.buffer as ArrayBuffer)
   }

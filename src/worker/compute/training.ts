@@ -9,11 +9,11 @@ export { destroyProcessGroup, makeDefault } from '../../distributed/group/defaul
 export { joinLinks } from '../../distributed/link/join-links.ts'
 export { openTuneStore } from '../../graph/tune/tune-store.ts'
 export { Rejoining } from '../../peer/group/rejoin.ts'
+export { Eviction } from '../../trainer/loop/eviction.ts'
 export { isLoss, isRankLost } from '../../trainer/loop/recovery.ts'
-export { PutOut } from '../../trainer/loop/strikes.ts'
 export { Trainer } from '../../trainer/loop/trainer.ts'
 export { warmUp } from '../../trainer/loop/warm-up.ts'
-export { RunCrew, signerOf } from './run-crew.ts'
+export { RunMember, signerOf } from './run-member.ts'
 
 /** errors: `config.invalid` for a demo that this page does not have. */
 export async function taskOf({ demo }: TrainConfig, tasks: TaskLoaders): Promise<Task> {

@@ -92,7 +92,7 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
     goOn: () => race(remote.goOn()),
     oneStep: () => race(remote.oneStep()),
     save: () => race(remote.save()),
-    look: (name, input) => race(remote.look(name, input)),
+    query: (name, input) => race(remote.query(name, input)),
     forget: () => race(remote.forget()),
     leave: () => race(remote.leave()),
     abort: (...args) => race(remote.abort(...args)),

@@ -33,15 +33,15 @@ export interface MeasuresOptions {
 export class Measures {
   readonly #options: MeasuresOptions
   #measured: Measured = {}
-  #told: Measured = {}
-  #toldAtMs = Number.NEGATIVE_INFINITY
+  #reported: Measured = {}
+  #sentAtMs = Number.NEGATIVE_INFINITY
   #isRunning = false
   #isOver = false
   #speedTries = 0
   #room = ''
   /** Counts changes of what goes on: an answer to a question of before is dropped. */
   #turn = 0
-  #cancelLook: () => void = () => undefined
+  #cancelCheck: () => void = () => undefined
   #cancelQuiet: () => void = () => undefined
   #cancelTell: () => void = () => undefined
 
@@ -56,7 +56,7 @@ export class Measures {
 
   /** The member is in its room. */
   begin(): void {
-    this.#look()
+    this.#check()
     this.#waitForQuiet()
   }
 
@@ -86,7 +86,7 @@ export class Measures {
     const { toNext: _, ...rest } = this.#measured
     this.#measured = rest
     this.#cancelQuiet()
-    this.#look()
+    this.#check()
   }
 
   /** Links end with the run, and with them their round trips. */
@@ -96,14 +96,14 @@ export class Measures {
     const { linkUs: _, ...rest } = this.#measured
     this.#measured = rest
     this.#tellNews()
-    this.#look()
+    this.#check()
     this.#waitForQuiet()
   }
 
   end(): void {
     this.#isOver = true
     this.#turn++
-    this.#cancelLook()
+    this.#cancelCheck()
     this.#cancelQuiet()
     this.#cancelTell()
   }
@@ -121,11 +121,11 @@ export class Measures {
     this.#tellNews()
   }
 
-  #look(): void {
+  #check(): void {
     if (this.#isOver) return
-    this.#cancelLook()
+    this.#cancelCheck()
     const everyMs = this.#isRunning ? runEveryMs : idleEveryMs
-    this.#cancelLook = this.#options.env.after(everyMs, () => this.#look())
+    this.#cancelCheck = this.#options.env.after(everyMs, () => this.#check())
     void this.#measureRoundTrips(++this.#turn)
   }
 
@@ -144,23 +144,23 @@ export class Measures {
   }
 
   async #server(): Promise<Measured> {
-    let leastMs = Number.POSITIVE_INFINITY
+    let minMs = Number.POSITIVE_INFINITY
     for (let i = 0; i < serverTries; i++)
-      leastMs = Math.min(leastMs, await this.#options.serverRoundTrip())
-    return { serverUs: toUs(leastMs) }
+      minMs = Math.min(minMs, await this.#options.serverRoundTrip())
+    return { serverUs: toUs(minMs) }
   }
 
   #tellNews(): void {
-    if (this.#isOver || !isNews(this.#told, this.#measured)) return
+    if (this.#isOver || !isNews(this.#reported, this.#measured)) return
     const { env, tell } = this.#options
-    const waitMs = this.#toldAtMs + tellEveryMs - env.now()
+    const waitMs = this.#sentAtMs + tellEveryMs - env.now()
     this.#cancelTell()
     if (waitMs > 0) {
       this.#cancelTell = env.after(waitMs, () => this.#tellNews())
       return
     }
-    this.#toldAtMs = env.now()
-    this.#told = this.#measured
+    this.#sentAtMs = env.now()
+    this.#reported = this.#measured
     tell(this.#measured)
   }
 }

@@ -286,8 +286,8 @@ export class MemberRun {
   gone(id: string, hasLeft: boolean, ballot: number): void {
     const { compute } = this.#tab
     if (!this.continuesWithoutThis) return
-    const told = hasLeft ? compute.memberIsDead(id, ballot) : compute.doubt(id)
-    told.catch(() => undefined)
+    const sent = hasLeft ? compute.memberIsDead(id, ballot) : compute.doubt(id)
+    sent.catch(() => undefined)
   }
 
   /** The server's answer to the worker's question. */
@@ -428,7 +428,7 @@ export class MemberRun {
       who: members.map(({ id }) => id).join(),
       joins,
       ...(key !== undefined && {
-        crew: {
+        elastic: {
           key,
           self: this.#self,
           keys: this.#tab.keys,
@@ -557,9 +557,9 @@ export class MemberRun {
     const known = this.#members.flatMap((id) => this.#known.get(id) ?? [])
     if (known.length < members.length) return
     const links = known.flatMap(({ link }, peerRank) => (link ? [{ ...link, peerRank }] : []))
-    const told = known.map(({ member }) => member)
+    const sent = known.map(({ member }) => member)
     const worldSize = members.length
-    this.#tab.listener.onRegrouped?.({ epoch, run, key, rank, worldSize, members: told, links })
+    this.#tab.listener.onRegrouped?.({ epoch, run, key, rank, worldSize, members: sent, links })
   }
 
   /**

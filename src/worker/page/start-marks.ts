@@ -12,24 +12,24 @@ type Phase = Extract<RunEvent, { event: 'phase' }>['phase']
  * reads it. The newest run's alone.
  */
 export class StartMarks {
-  readonly #told = new Set<string>()
+  readonly #marked = new Set<string>()
 
   /** A new run: by a press of Start here, or by its coming from the server. */
   begin(moment: 'pressed' | 'assigned'): void {
     // A press stands before the assignment that it leads to.
-    if (moment === 'assigned' && this.#told.has('pressed') && this.#told.size === 1) {
+    if (moment === 'assigned' && this.#marked.has('pressed') && this.#marked.size === 1) {
       this.mark(moment)
       return
     }
-    for (const name of this.#told) performance.clearMarks(startMark + name)
-    this.#told.clear()
+    for (const name of this.#marked) performance.clearMarks(startMark + name)
+    this.#marked.clear()
     this.mark(moment)
   }
 
   /** Notes a moment, the first time that it comes. units: ms of Unix time. */
   mark(moment: StartMoment, atMs = performance.timeOrigin + performance.now()): void {
-    if (this.#told.has(moment)) return
-    this.#told.add(moment)
+    if (this.#marked.has(moment)) return
+    this.#marked.add(moment)
     performance.mark(startMark + moment, {
       startTime: Math.max(0, atMs - performance.timeOrigin),
     })
@@ -37,7 +37,7 @@ export class StartMarks {
 
   /** Notes what a run tells, up to its first step. */
   take(event: RunEvent, atMs: number): void {
-    if (this.#told.has('step 1')) return
+    if (this.#marked.has('step 1')) return
     if (event.event === 'phase') this.mark(event.phase, atMs)
     else if (event.event === 'step') this.mark('step 1', atMs)
   }

@@ -12,7 +12,7 @@ test('with --ask the host lets a tab in, which trains and may reload, and declin
   const args = ['--import', 'tsx', 'node/start.ts', '--ask', '--port', `${port}`]
   const server = startNode(repository, args)
   try {
-    await expect.poll(() => server.told.stdout, { timeout: 60_000 }).toContain(`:${port}`)
+    await expect.poll(() => server.received.stdout, { timeout: 60_000 }).toContain(`:${port}`)
     const url = `http://localhost:${port}/?demo=playground&steps=40`
     const host = await openTab(await openContext(), url)
     await see(host, 'Alone in the room')

@@ -56,7 +56,7 @@ test.each(inTabs)(
     const set = process.env.TABRING_CELLS === 'pairs' ? 'pairs' : cellsInTabs(size)
     const initMethod =
       backend === 'broadcast' ? `broadcast:cells-${size}` : newRoomUrl(served.localUrl)
-    const told = await Promise.all(
+    const received = await Promise.all(
       pages.slice(0, size).map((page, rank) => {
         const options: InitProcessGroupOptions = { backend, initMethod, rank, worldSize: size }
         return page.evaluate(([given, cellSet]) => globalThis.cellsTab.run(given, cellSet), [
@@ -66,7 +66,7 @@ test.each(inTabs)(
       }),
     )
     const kind = backend === 'broadcast' ? 'port' : backend
-    for (const { done, kinds } of told) {
+    for (const { done, kinds } of received) {
       expect(done).toEqual(cells)
       expect(kinds).toEqual(Array.from({ length: size - 1 }, () => kind))
     }

@@ -2,7 +2,7 @@ import type { BrowserContextOptions, Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { meta } from '../../../demos/split/meta.ts'
 import { button, drivePages, see } from '../../support/page-driver.ts'
-import { expectGoodLooks } from '../../support/page-looks.ts'
+import { expectGoodAppearance } from '../../support/page-looks.ts'
 
 /** The built page of the split network, driven as people do. */
 const driver = drivePages()
@@ -74,7 +74,7 @@ test('fits wide and narrow, light and dark; a wrong address is said', {
   expect(await page.locator('.settings .error').textContent()).toBe(
     'Not taken from the address: schedule=zigzag: expected 1f1b, gpipe',
   )
-  await expectGoodLooks(page, 'split')
+  await expectGoodAppearance(page, 'split')
 })
 
 test('its link trains the same network over ranks in stages', { timeout: 240_000 }, async () => {

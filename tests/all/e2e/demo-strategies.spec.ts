@@ -3,7 +3,7 @@ import type { BrowserContextOptions, Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { meta } from '../../../demos/strategies/meta.ts'
 import { button, drivePages, see } from '../../support/page-driver.ts'
-import { expectGoodLooks } from '../../support/page-looks.ts'
+import { expectGoodAppearance } from '../../support/page-looks.ts'
 
 /** The comparison's built page, driven as people do. */
 const driver = drivePages()
@@ -73,7 +73,7 @@ test('reaches its stated result: 1, 2 and 4 ranks train alike, ranks without an 
     expect((await cells(ranks)).at(-1)).toMatch(/^\w{8} equal on all$/)
   expect((await cells('2alone')).at(-1)).toMatch(/^\w{8} · \w{8} differ$/)
   expect((await cells('4'))[2]).toBe('24')
-  await expectGoodLooks(page, 'strategies-finished')
+  await expectGoodAppearance(page, 'strategies-finished')
   await page.close()
 }, 120_000)
 
@@ -90,7 +90,7 @@ test('settings go into the address, wrong ones are named, a run can be cancelled
   await page.getByLabel('2 ranks, batch × 2').check()
   await steps.fill('2000')
   await page.waitForURL((url) => url.search === '?experiment=digits&strategies=2x&steps=2000')
-  await expectGoodLooks(page, 'strategies-ready')
+  await expectGoodAppearance(page, 'strategies-ready')
 
   await button(page, 'Run').click()
   await page.locator('tr[data-strategy="2x"][data-stage=training]').waitFor()

@@ -33,9 +33,9 @@ it('writes as it learns, says what comes next and where it looks, and takes a te
     return labels.map((label) => Number(/^step (\d+)$/.exec(label)?.[1]))
   }
   await expect.poll(async () => (await steps())[0], { timeout: 60_000 }).toBe(70)
-  const told = await steps()
-  expect(new Set(told).size).toBeGreaterThan(1)
-  expect(told).toEqual([...told].sort((a, b) => b - a))
+  const received = await steps()
+  expect(new Set(received).size).toBeGreaterThan(1)
+  expect(received).toEqual([...received].sort((a, b) => b - a))
   // The longer one that it writes when it has learned.
   const written = async () => (await newest().innerText()).length
   await expect.poll(written, { timeout: 60_000 }).toBeGreaterThan(240)

@@ -83,13 +83,13 @@ describe('playground', () => {
     await button(maker, 'Start').click()
     await Promise.all(pages.map((page) => see(page, 'Finished')))
     // Each tab asks once more behind the last step: then any two differ over a part of the plane.
-    const leastApart = async () => {
+    const minApart = async () => {
       const classes = await Promise.all(pages.map(classesOf))
       return Math.min(
         ...classes.flatMap((one, i) => classes.slice(0, i).map((other) => apart(one, other))),
       )
     }
-    await expect.poll(leastApart, { timeout: 20_000 }).toBeGreaterThan(0.1)
+    await expect.poll(minApart, { timeout: 20_000 }).toBeGreaterThan(0.1)
     const alone = await classesOf(maker)
     await picture(maker, 'playground-alone-rank-0')
     await picture(pages[1], 'playground-alone-rank-1')

@@ -60,10 +60,10 @@ test('three tabs whose GPU process is killed all go on, without a click, and end
       if (!end.ok) throw new Error(`${end.code}: ${end.message}`)
       return end.result
     })
-    const told = ranks.map(({ events }) =>
+    const received = ranks.map(({ events }) =>
       events.flatMap((event) => (event.event === 'step' ? [event.step] : [])),
     )
-    return { results, told }
+    return { results, received }
   }
   const undisturbed = await run()
   await tabs.closeTabs()
@@ -78,6 +78,6 @@ test('three tabs whose GPU process is killed all go on, without a click, and end
     expect(testAccuracy).toBe(undisturbed.results[0].testAccuracy)
     expect(record.adapters).toEqual(undisturbed.results[0].record.adapters)
   }
-  for (const steps of killed.told)
+  for (const steps of killed.received)
     expect(steps).toEqual(Array.from({ length: 64 }, (_, i) => i + 1))
 })

@@ -39,10 +39,10 @@ describe('tabring run', () => {
     )
     for (const [i, { text }] of found.entries()) await write(program.files[i], text)
     const run = start('run', ['--adapter=software', ...program.args, program.files[0]])
-    expect(await run.ended, run.told.stderr).toBe(0)
-    expect(run.told.stdout).toMatch(program.prints)
+    expect(await run.ended, run.received.stderr).toBe(0)
+    expect(run.received.stdout).toMatch(program.prints)
     for (const line of shownAfter(found[0]))
-      expect(run.told.stdout).toMatch(patternOf(line, anyNumber))
+      expect(run.received.stdout).toMatch(patternOf(line, anyNumber))
   })
 
   /** Red and blue pictures, in a folder for each class. */
@@ -72,7 +72,7 @@ describe('npm run train', () => {
     const outFile = join(trained.path, 'model.safetensors')
     const argv = [...command.split(' ').slice(4), '--out', outFile, '--adapter', 'software']
     const run = trained.start({}, ...argv)
-    expect(await run.ended, run.told.stderr).toBe(0)
+    expect(await run.ended, run.received.stderr).toBe(0)
     const shownBy = (page: string) => {
       const block = blocks.find((one) => one.page === page && one.text.startsWith(command))!
       return shownAfter(block)
@@ -80,12 +80,12 @@ describe('npm run train', () => {
     const readme = shownBy('README.md')
     expect(readme).toHaveLength(2)
     for (const line of readme)
-      expect(run.told.stdout).toMatch(patternOf(line, /\d+(?= samples\/s)/g))
+      expect(run.received.stdout).toMatch(patternOf(line, /\d+(?= samples\/s)/g))
     // What depends on the machine: which adapter it has, how far it is after five seconds, where the file lies.
     const isFixed = (line: string) => !/^(?:train:|step 45|weights)/.test(line)
     const lines = shownBy('docs/get-started.md').filter(isFixed)
     expect(lines).toHaveLength(4)
-    for (const line of lines) expect(run.told.stdout).toMatch(patternOf(line, anyNumber))
-    expect(run.told.stdout).toContain(`weights        ${outFile}`)
+    for (const line of lines) expect(run.received.stdout).toMatch(patternOf(line, anyNumber))
+    expect(run.received.stdout).toContain(`weights        ${outFile}`)
   })
 })

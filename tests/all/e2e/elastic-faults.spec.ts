@@ -20,7 +20,7 @@ import { driveRooms } from '../../support/page-rooms.ts'
 
 const { browser, openContext, openRoom, openTab } = driveRooms()
 
-async function finishAlike(pages: readonly Page[]): Promise<string | null> {
+async function finishEqual(pages: readonly Page[]): Promise<string | null> {
   await Promise.all(pages.map((page) => see(page, 'Finished', 360_000)))
   const [hash, ...others] = await Promise.all(pages.map(hashOf))
   expect(others).toEqual(others.map(() => hash))
@@ -52,7 +52,7 @@ test('a tab whose connections fall silent is left out, tries until they are back
   await silence(false)
   // On a busy machine the link may measure slow up to three times, 70 s in all.
   await says(third, joined, 150_000)
-  await finishAlike(pages)
+  await finishEqual(pages)
 }, 600_000)
 
 test('a tab that was stopped until the others went on without it hears that when it wakes, and joins again', async () => {
@@ -88,7 +88,7 @@ test('a tab that was stopped until the others went on without it hears that when
     await see(sleeper.page, 'Left out of the run')
     await says(sleeper.page, joined)
     expect(await asked.jsonValue()).toEqual([])
-    await finishAlike([...pages, sleeper.page])
+    await finishEqual([...pages, sleeper.page])
   } finally {
     sleeper.signal('SIGCONT')
   }
@@ -104,7 +104,7 @@ test('a tab that was stopped until the others had finished sees their result whe
     await button(maker, 'Start').click()
     await reaches(maker, 20)
     sleeper.signal('SIGSTOP')
-    await finishAlike(pages)
+    await finishEqual(pages)
     sleeper.signal('SIGCONT')
     await see(sleeper.page, 'Finished')
     const [accuracy] = (await words(maker))!.match(/^[\d.]+ % of the test samples are right/)!
@@ -139,7 +139,7 @@ test('a tab whose process is killed and that is loaded again before it is missed
   await expect.poll(() => read('.status .words p'), { timeout: 60_000 }).toMatch(joined)
   for (const one of [maker, other])
     await says(one, /^3 ranks .* joined: the run continued from step \d+\.$/)
-  const hash = await finishAlike([maker, other])
+  const hash = await finishEqual([maker, other])
   await expect.poll(() => read('[data-testid=param-hash]'), { timeout: 30_000 }).toBe(hash)
 }, 300_000)
 
@@ -168,10 +168,10 @@ test('a tab that loses its GPU in an exact run opens it again; no finished step 
     expect(resumed[0]).toBe(resumed[1])
     expect(resumed[0]).toBeGreaterThanOrEqual(step)
     for (const one of pages) await says(one, /lost its device .*and opened another\./)
-    const hash = await finishAlike(pages)
+    const hash = await finishEqual(pages)
     const [alone] = await openRoom(1, settings)
     await button(alone, 'Start').click()
-    expect(await finishAlike([alone])).toBe(hash)
+    expect(await finishEqual([alone])).toBe(hash)
   } finally {
     await second.close()
   }

@@ -15,7 +15,7 @@ const { openTab, openContext, browser } = driveRooms()
 /** `npm start` on that port. */
 async function startServer(port: number): Promise<LoggedProcess> {
   const server = startNode(repository, ['--import', 'tsx', 'node/start.ts', '--port', `${port}`])
-  await expect.poll(() => server.told.stdout, { timeout: 60_000 }).toContain(`:${port}`)
+  await expect.poll(() => server.received.stdout, { timeout: 60_000 }).toContain(`:${port}`)
   return server
 }
 

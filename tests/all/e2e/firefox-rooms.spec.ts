@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { seeText, statusText, textIn, useFirefox } from '../../support/firefox-pages.ts'
-import { start, toldByRank, useLauncherFolder, write } from '../../support/launcher-folder.ts'
+import { receivedByRank, start, useLauncherFolder, write } from '../../support/launcher-folder.ts'
 import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 
@@ -40,10 +40,10 @@ test('tabring run --browser firefox: two ranks of a program train, and print', a
     'console.log(JSON.stringify({ RANK: env.RANK, loss: String(last), agent: navigator.userAgent }))',
   )
   const run = start('run', ['--browser', 'firefox', '--nproc-per-node=2', '--no-check', 'train.ts'])
-  expect(await run.ended, run.told.stderr).toBe(0)
-  const [first, second] = toldByRank(run.told.stdout)
+  expect(await run.ended, run.received.stderr).toBe(0)
+  const [first, second] = receivedByRank(run.received.stdout)
   expect(first.agent).toContain('Firefox/')
   expect(Number(first.loss)).toBeLessThan(0.1)
   expect(second.loss).toBe(first.loss)
-  expect(run.told.stderr).toContain('[0]: careful\n')
+  expect(run.received.stderr).toContain('[0]: careful\n')
 })

@@ -81,7 +81,7 @@ test('an error of a program in Firefox is printed with its words and its stack',
   const flags = ['--browser', 'firefox', '--no-check']
   const run = start('run', [...flags, 'fails.ts'])
   expect(await run.ended).toBe(1)
-  expect(run.told.stderr).toMatch(/rank 0 failed first:\nTypeError: load\nload@fails\.ts:2:/)
+  expect(run.received.stderr).toMatch(/rank 0 failed first:\nTypeError: load\nload@fails\.ts:2:/)
 }, 120_000)
 
 const unlike = /before step 12, the same on all ranks; not that of other tabs/
@@ -114,8 +114,8 @@ test.each([
     const profiles = async () =>
       (await readdir(tmpdir())).filter((name) => name.startsWith('tabring-firefox-'))
     const before = await profiles()
-    const { child, told } = folder.start({}, '--json', '--browser', 'firefox')
-    while (!told.stdout.includes('"event":"step"')) await once(child.stdout, 'data')
+    const { child, received } = folder.start({}, '--json', '--browser', 'firefox')
+    while (!received.stdout.includes('"event":"step"')) await once(child.stdout, 'data')
     const own = (await profiles()).filter((name) => !before.includes(name))
     expect(own.length).toBeGreaterThan(0)
     const all = await family(child.pid!)

@@ -10,7 +10,7 @@ import { type Served, serve } from '../../../node/serve.ts'
 import type { InitProcessGroupOptions } from '../../../src/index.ts'
 import { newRoomUrl } from '../../../src/peer/room/room-url.ts'
 import type { InitTab } from '../../e2e/fixtures/init-page.ts'
-import { isRight, type Told } from '../../e2e/fixtures/init-rank.ts'
+import { isRight, type Report } from '../../e2e/fixtures/init-rank.ts'
 import { launchBrowser } from '../../support/launch-browser.ts'
 import { withoutWebRtc } from '../../support/rank-tabs.ts'
 
@@ -66,21 +66,21 @@ async function openTab(context: BrowserContext, url: string): Promise<Page> {
 
 const begin = (page: Page, options: InitProcessGroupOptions) =>
   page.evaluate((given) => globalThis.tab.begin(given), options)
-const joined = (pages: Page[]): Promise<Told[]> =>
+const joined = (pages: Page[]): Promise<Report[]> =>
   Promise.all(pages.map((page) => page.evaluate(() => globalThis.tab.joined())))
 const destroy = (pages: Page[]) =>
   Promise.all(pages.map((page) => page.evaluate(() => globalThis.tab.destroy())))
 const left = (page: Page) => page.evaluate(() => globalThis.tab.left())
 
 /** Every rank told what plain loops give, and is linked to all others by `kind`. */
-function expectGroup(all: Told[], kind: string): void {
+function expectGroup(all: Report[], kind: string): void {
   expect(all.map(({ rank }) => rank).sort()).toEqual([...all.keys()])
-  for (const told of all) {
-    expect(told.worldSize).toBe(all.length)
-    const others = [...all.keys()].filter((rank) => rank !== told.rank)
-    expect(told.links.sort()).toEqual(others.map((rank) => [rank, kind]))
-    expect(told.received).toHaveLength(others.length)
-    expect(isRight(told)).toBe(true)
+  for (const received of all) {
+    expect(received.worldSize).toBe(all.length)
+    const others = [...all.keys()].filter((rank) => rank !== received.rank)
+    expect(received.links.sort()).toEqual(others.map((rank) => [rank, kind]))
+    expect(received.received).toHaveLength(others.length)
+    expect(isRight(received)).toBe(true)
   }
 }
 
@@ -195,7 +195,7 @@ describe('through the relay of a signaling server', () => {
       await begin(page, { ...options, rank, rtc })
     }
     const all = await joined(pages)
-    for (const told of all) expect(isRight(told)).toBe(true)
+    for (const received of all) expect(isRight(received)).toBe(true)
     expect(all.map(({ links }) => links.sort())).toEqual([
       [
         [1, 'relay'],
@@ -283,11 +283,11 @@ describe('in workers whose page is lent to them', () => {
   it('3 of one page by its own channels, 2 of two pages by WebRTC', async () => {
     const page = await openTab(await openContext(), filesUrl)
     const options = { backend: 'local', initMethod: 'broadcast:workers', worldSize: 3 } as const
-    const told = await page.evaluate(
+    const received = await page.evaluate(
       (all) => globalThis.tab.workers(all),
       [0, 1, 2].map((rank) => ({ ...options, rank })),
     )
-    expectGroup(told, 'port')
+    expectGroup(received, 'port')
     expect((await left(page)).locks).toEqual([])
 
     // One that ends without a word is told to the others at once: its page lets go of what it held for it.

@@ -27,7 +27,7 @@ const inProject = (file: string, ...args: string[]) =>
   promisify(execFile)(file, args, { cwd: project, env: environment, maxBuffer: 1e8 })
 
 /** What Playwright tells of a test. */
-interface Told {
+interface Report {
   status: string
   errors: { message: string }[]
   stdout: { text: string }[]
@@ -35,20 +35,22 @@ interface Told {
 }
 
 /** Runs the project's Playwright tests; gives the exit code and each test's result by its title. */
-async function playwright(...args: string[]): Promise<{ code: number; told: Map<string, Told> }> {
+async function playwright(
+  ...args: string[]
+): Promise<{ code: number; received: Map<string, Report> }> {
   const done = await inProject('npx', 'playwright', 'test', '--reporter=json', ...args).catch(
     (error) => error,
   )
-  const told = new Map<string, Told>()
+  const received = new Map<string, Report>()
   const { suites, errors } = JSON.parse(done.stdout)
   expect(errors).toEqual([])
   for (const { specs } of suites) {
-    for (const { title, tests } of specs) told.set(title, tests[0].results[0])
+    for (const { title, tests } of specs) received.set(title, tests[0].results[0])
   }
-  return { code: done.code ?? 0, told }
+  return { code: done.code ?? 0, received }
 }
 
-const messages = (told: Told) => told.errors.map(({ message }) => message)
+const messages = (received: Report) => received.errors.map(({ message }) => message)
 const text = (pieces: { text: string }[]) => pieces.map((piece) => piece.text).join('')
 
 beforeAll(async () => {
@@ -94,16 +96,16 @@ test('the module is of 30 lines at most, and the types are whole', async () => {
     '--noEmit --strict --skipLibCheck false --target es2023 --module esnext --moduleResolution bundler --lib es2023,dom --types node'
   const own = [...files.keys(), 'types.ts', 'failing.config.ts', 'workers.spec.ts']
   const sources = own.filter((name) => name.endsWith('.ts'))
-  const told = await inProject('npx', 'tsc', ...flags.split(' '), ...sources).catch(
+  const received = await inProject('npx', 'tsc', ...flags.split(' '), ...sources).catch(
     (error) => error,
   )
-  expect(told.stdout).toBe('')
+  expect(received.stdout).toBe('')
 })
 
 test('what is built trains on two ranks, which end with the same model', async () => {
-  const { code, told } = await playwright('train.spec.ts')
-  expect([...told.values()].flatMap(messages)).toEqual([])
-  expect([code, [...told.values()].map(({ status }) => status)]).toEqual([0, ['passed']])
+  const { code, received } = await playwright('train.spec.ts')
+  expect([...received.values()].flatMap(messages)).toEqual([])
+  expect([code, [...received.values()].map(({ status }) => status)]).toEqual([0, ['passed']])
 })
 
 test.each([
@@ -120,9 +122,9 @@ test.each([
 })
 
 test('so does the dev server; what goes wrong is told by name', async () => {
-  const { code, told } = await playwright('--config=failing.config.ts')
+  const { code, received } = await playwright('--config=failing.config.ts')
   expect(code).toBe(1)
-  const statuses = Object.fromEntries([...told].map(([title, { status }]) => [title, status]))
+  const statuses = Object.fromEntries([...received].map(([title, { status }]) => [title, status]))
   expect(statuses).toEqual({
     'two ranks learn, and end with the same model': 'passed',
     'ranks in workers of tabs of one browser': 'passed',
@@ -131,19 +133,19 @@ test('so does the dev server; what goes wrong is told by name', async () => {
     'an error in a worker, which the test does not wait for': 'failed',
     'a page that does not join': 'timedOut',
   })
-  const [noAdapter] = messages(told.get('no adapter comes up')!)
+  const [noAdapter] = messages(received.get('no adapter comes up')!)
   expect(noAdapter).toMatch(
     /no WebGPU adapter came up \(wanted: the software adapter \(SwiftShader\)\)\.\n {2}\/.+: requestAdapter\(\) returned null\n {4}with .*--disable-background-timer-throttling .*\n {4}without --enable-unsafe-webgpu --use-webgpu-adapter=swiftshader\nRemove the omitted flags/,
   )
-  const inPage = told.get('an error in a page')!
+  const inPage = received.get('an error in a page')!
   expect(messages(inPage)).toEqual([
     expect.stringMatching(/rank 1 failed first:\nRangeError: thrown in a page\n/),
   ])
   expect(text(inPage.stderr)).toContain('[1]: two\n[1]: lines\n')
-  expect(messages(told.get('an error in a worker, which the test does not wait for')!)).toEqual([
-    expect.stringMatching(/rank 0 failed first:\nError: thrown in a worker\n/),
-  ])
-  expect(messages(told.get('a page that does not join')!).join('\n')).toContain(
+  expect(messages(received.get('an error in a worker, which the test does not wait for')!)).toEqual(
+    [expect.stringMatching(/rank 0 failed first:\nError: thrown in a worker\n/)],
+  )
+  expect(messages(received.get('a page that does not join')!).join('\n')).toContain(
     'ranks.open: ranks 0, 1 of 2 did not join before the test timed out.',
   )
 })

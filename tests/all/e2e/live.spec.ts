@@ -108,8 +108,8 @@ describe('the training page, live', { timeout: 240_000 }, () => {
     const below = (await accuracies.getAttribute('aria-label'))!
     expect(below).toMatch(/^Accuracy by step: training [\d.]+ %, test [\d.]+ %; 1 earlier/)
     const [loss, , testLoss, , trainValue, testValue] = lines.at(-1)!.split(',').slice(-6)
-    const told = [loss, testLoss].map(Number)
-    expect(told.every((value) => value > 0 && value < 10)).toBe(true)
+    const received = [loss, testLoss].map(Number)
+    expect(received.every((value) => value > 0 && value < 10)).toBe(true)
     expect(chart).toContain(`test loss ${Number(testLoss).toFixed(4)}`)
     const percent = [trainValue, testValue].map((value) => Number((100 * Number(value)).toFixed(2)))
     const words = [...below.matchAll(/([\d.]+) %/g)].map(([, value]) => Number(value))

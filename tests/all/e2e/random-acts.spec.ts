@@ -11,7 +11,7 @@ import { button, drivePages, hashOf, invite, see } from '../../support/page-driv
 const driver = drivePages()
 const seed = Number(process.env.TABRING_SEED ?? 2)
 const acts = Number(process.env.TABRING_ACTS ?? 70)
-const mostTabs = 5
+const maxTabs = 5
 
 /** What can be pressed in the strip at the top and in an open question. */
 const pressable = '.status button:enabled, dialog[open] button:enabled'
@@ -52,7 +52,7 @@ it('whatever people press, the room goes on, and then trains one model', async (
   for (let i = 0; i < acts; i++) {
     const page = oneOf(pages)
     const kind = random()
-    if (kind < 0.05 && pages.length < mostTabs) {
+    if (kind < 0.05 && pages.length < maxTabs) {
       pages.push(await driver.openTab(link))
       done.push('open')
     } else if (kind < 0.09 && pages.length > 2) {

@@ -25,13 +25,13 @@ async function replay(path: string): Promise<{ text: string; code: number }> {
 
 test('replay computes the same hashes in one tab, and names the first step that differs', async () => {
   const path = join(folder.path, 'run.json')
-  const { child, told } = folder.start(
+  const { child, received } = folder.start(
     {},
     ...['--exact', '--adapter', 'software', '--nproc-per-node', '2', '--steps', '12'],
     ...['--run-log', path],
   )
   const [code] = await once(child, 'close')
-  expect(code, told.stderr).toBe(0)
+  expect(code, received.stderr).toBe(0)
   const text = await readFile(path, 'utf8')
   const { end, groups, proof } = JSON.parse(text)
   const id = expect.any(String)
@@ -56,19 +56,19 @@ test('replay computes the same hashes in one tab, and names the first step that 
 
 test('a run that Ctrl-C stopped has left its log, and replay computes it as far as that goes', async () => {
   const path = join(folder.path, 'run.json')
-  const { child, told, ended } = folder.start(
+  const { child, received, ended } = folder.start(
     {},
     ...['--exact', '--adapter', 'software', '--nproc-per-node', '2', '--steps', '100000'],
     ...['--json', '--run-log', path],
   )
-  while (!told.stdout.includes('"event":"step","step":5,')) await once(child.stdout, 'data')
+  while (!received.stdout.includes('"event":"step","step":5,')) await once(child.stdout, 'data')
   child.kill('SIGINT')
   expect(await ended).toBe(130)
   const { states, end } = JSON.parse(await readFile(path, 'utf8'))
   expect(end).toBeNull()
   const steps: number = states.length
   expect(steps).toBeGreaterThanOrEqual(5)
-  expect(told.stderr).toContain(`train: the log of the run up to step ${steps} is in ${path}\n`)
+  expect(received.stderr).toContain(`train: the log of the run up to step ${steps} is in ${path}\n`)
   expect(await readdir(folder.path)).toEqual(['run.json'])
   expect(await replay(path)).toEqual({
     text: `replay: the same hash before each of ${steps} steps\nreplay: the log is of a run that did not reach its end: it stopped after step ${steps}\n`,
@@ -78,13 +78,13 @@ test('a run that Ctrl-C stopped has left its log, and replay computes it as far 
 
 test('a run that failed has left its log up to the step before', async () => {
   const path = join(folder.path, 'run.json')
-  const { told, ended } = folder.start(
+  const { received, ended } = folder.start(
     {},
     ...['--exact', '--adapter', 'software', '--optimizer', 'sgd', '--lr', '1e30'],
     ...['--nproc-per-node', '1', '--steps', '12', '--run-log', path],
   )
   expect(await ended).toBe(1)
-  expect(told.stderr).toContain('step 2: expected finite losses')
+  expect(received.stderr).toContain('step 2: expected finite losses')
   expect(JSON.parse(await readFile(path, 'utf8'))).toMatchObject({
     states: [[0, expect.stringMatching(/^\w{16}$/)]],
     end: null,
@@ -93,13 +93,13 @@ test('a run that failed has left its log up to the step before', async () => {
 
 test('replay computes the log in a checkpoint up to its step, and compares its weights', async () => {
   const runs = join(folder.path, 'runs')
-  const { child, told } = folder.start(
+  const { child, received } = folder.start(
     {},
     ...['--exact', '--adapter', 'software', '--nproc-per-node', '2', '--steps', '8'],
     ...['--checkpoint-dir', runs, '--checkpoint-every', '5'],
   )
   const [code] = await once(child, 'close')
-  expect(code, told.stderr).toBe(0)
+  expect(code, received.stderr).toBe(0)
   const path = join(runs, 'step-5.safetensors')
   expect(await replay(path)).toEqual({
     text: expect.stringMatching(

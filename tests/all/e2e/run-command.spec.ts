@@ -4,8 +4,8 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { freePort } from '../../support/free-port.ts'
 import {
   folder,
+  receivedByRank,
   start,
-  toldByRank,
   useLauncherFolder,
   write,
 } from '../../support/launcher-folder.ts'
@@ -26,15 +26,15 @@ test('launch gives the local rank; a rank that fails the first time is started a
     '}',
   )
   const run = start('launch', ['--nproc-per-node=2', '--max-restarts=1', 'train.ts', 'x'])
-  expect(await run.ended, run.told.stderr).toBe(0)
-  expect(run.told.stderr).toContain('tabring: rank 0 failed first: Error: not awaited\n')
-  expect(run.told.stderr).toContain('tabring: restart 1 of 1\n')
-  const rooms = [...run.told.stdout.matchAll(/start 1 (\S+)/g)].map(([, room]) => room)
+  expect(await run.ended, run.received.stderr).toBe(0)
+  expect(run.received.stderr).toContain('tabring: rank 0 failed first: Error: not awaited\n')
+  expect(run.received.stderr).toContain('tabring: restart 1 of 1\n')
+  const rooms = [...run.received.stdout.matchAll(/start 1 (\S+)/g)].map(([, room]) => room)
   expect(rooms).toHaveLength(2)
   expect(new Set(rooms).size).toBe(1)
-  expect(run.told.stdout).not.toContain(`start 0 ${rooms[0]}`)
+  expect(run.received.stdout).not.toContain(`start 0 ${rooms[0]}`)
   for (const rank of [0, 1]) {
-    expect(run.told.stdout).toContain(`[${rank}]: start 1 ${rooms[0]} --local-rank=${rank},x\n`)
+    expect(run.received.stdout).toContain(`[${rank}]: start 1 ${rooms[0]} --local-rank=${rank},x\n`)
   }
 })
 
@@ -45,13 +45,13 @@ test('a type error ends the run before a tab opens, unless --no-check runs it an
   await write('train.ts', "const x: number = 'text'", "console.log('ran with', x)")
   const checked = start('run', ['train.ts'])
   expect(await checked.ended).toBe(1)
-  expect(checked.told.stderr).toBe(
+  expect(checked.received.stderr).toBe(
     "tabring: module: a type error:\ntrain.ts:1:7: TS2322: Type 'string' is not assignable to type 'number'.\nCorrect the program, or run it anyway with --no-check.\n",
   )
-  expect(checked.told.stdout).toBe('')
+  expect(checked.received.stdout).toBe('')
   const unchecked = start('run', ['--no-check', 'train.ts'])
-  expect(await unchecked.ended, unchecked.told.stderr).toBe(0)
-  expect(unchecked.told.stdout).toContain('[0]: ran with text\n')
+  expect(await unchecked.ended, unchecked.received.stderr).toBe(0)
+  expect(unchecked.received.stdout).toContain('[0]: ran with text\n')
 })
 
 describe('several launchers on this machine', () => {
@@ -64,10 +64,10 @@ describe('several launchers on this machine', () => {
     )
     const runs = [0, 1].map(() => start('run', ['--nproc-per-node=2', 'train.ts']))
     expect(await Promise.all(runs.map(({ ended }) => ended))).toEqual([0, 0])
-    const [first, second] = runs.map(({ told }) => toldByRank(told.stdout))
-    for (const told of [first, second]) {
-      expect(told.map(({ met }) => met)).toEqual(['0,1', '0,1'])
-      expect(told[0].ROOM_ID).toBe(told[1].ROOM_ID)
+    const [first, second] = runs.map(({ received }) => receivedByRank(received.stdout))
+    for (const received of [first, second]) {
+      expect(received.map(({ met }) => met)).toEqual(['0,1', '0,1'])
+      expect(received[0].ROOM_ID).toBe(received[1].ROOM_ID)
     }
     expect(first[0].MASTER_PORT).not.toBe(second[0].MASTER_PORT)
     expect(first[0].ROOM_ID).not.toBe(second[0].ROOM_ID)
@@ -111,9 +111,9 @@ describe('several launchers on this machine', () => {
       ),
     )
     expect(await Promise.all(runs.map(({ ended }) => ended))).toEqual([1, 1])
-    const told = toldByRank(runs[1].told.stdout + runs[0].told.stdout)
-    expect(told, runs[1].told.stderr).toHaveLength(4)
-    const numbers = told.map((one) => [one.RANK, one.NODE_RANK, one.LOCAL_RANK, one.met])
+    const received = receivedByRank(runs[1].received.stdout + runs[0].received.stdout)
+    expect(received, runs[1].received.stderr).toHaveLength(4)
+    const numbers = received.map((one) => [one.RANK, one.NODE_RANK, one.LOCAL_RANK, one.met])
     expect(numbers).toEqual([
       ['0', '0', '0', '0,1,2,3'],
       ['1', '0', '1', '0,1,2,3'],
@@ -121,23 +121,23 @@ describe('several launchers on this machine', () => {
       ['3', '1', '1', '0,1,2,3'],
     ])
     // One file and its manifest, by global rank 0: not once a machine.
-    expect(told.map(({ puts, hasFolder }) => [puts, hasFolder])).toEqual([
+    expect(received.map(({ puts, hasFolder }) => [puts, hasFolder])).toEqual([
       [2, true],
       [0, true],
       [0, false],
       [0, false],
     ])
     // Each goes on with the random state that it had.
-    expect(told.map(({ seed }) => seed)).toEqual([10, 11, 12, 13])
-    expect(told.map(({ saved }) => saved)).toEqual(Array(4).fill('step-1.safetensors'))
+    expect(received.map(({ seed }) => seed)).toEqual([10, 11, 12, 13])
+    expect(received.map(({ saved }) => saved)).toEqual(Array(4).fill('step-1.safetensors'))
     const kept = await readdir(join(folder, 'kept-0'))
     expect(kept.sort()).toEqual(['checkpoints.json', 'step-1.safetensors'])
     expect(await readdir(folder)).not.toContain('kept-1')
-    for (const { told } of runs) {
-      expect(told.stderr).toMatch(
+    for (const { received } of runs) {
+      expect(received.stderr).toMatch(
         /rank 2 on \S+ failed first:\nError: on machine 1\n {4}at train\.ts:19:/,
       )
-      expect(told.stderr).not.toContain(key.TABRING_ROOM_KEY)
+      expect(received.stderr).not.toContain(key.TABRING_ROOM_KEY)
     }
   })
 
@@ -159,9 +159,9 @@ describe('several launchers on this machine', () => {
       start('run', [...flags, '--relay', `--node-rank=${rank}`, 'train.ts'], key),
     )
     const codes = await Promise.all(runs.map(({ ended }) => ended))
-    expect(codes, runs.map(({ told }) => told.stderr).join()).toEqual([0, 0])
-    const told = toldByRank(runs[1].told.stdout + runs[0].told.stdout)
-    expect(told).toEqual([0, 1].map(() => ({ links: 'relay', areRight: true })))
+    expect(codes, runs.map(({ received }) => received.stderr).join()).toEqual([0, 0])
+    const received = receivedByRank(runs[1].received.stdout + runs[0].received.stdout)
+    expect(received).toEqual([0, 1].map(() => ({ links: 'relay', areRight: true })))
   })
 
   test('as srun starts them, once a rank and without flags: they find each other by a file', async () => {
@@ -183,10 +183,10 @@ describe('several launchers on this machine', () => {
       start('run', ['train.ts'], { ...job, SLURM_PROCID: `${task}`, SLURM_LOCALID: `${task}` }),
     )
     const codes = await Promise.all(runs.map(({ ended }) => ended))
-    expect(codes, runs.map(({ told }) => told.stderr).join()).toEqual([0, 0])
-    const told = toldByRank(runs[1].told.stdout + runs[0].told.stdout)
+    expect(codes, runs.map(({ received }) => received.stderr).join()).toEqual([0, 0])
+    const received = receivedByRank(runs[1].received.stdout + runs[0].received.stdout)
     for (const rank of [0, 1]) {
-      expect(told[rank]).toMatchObject({
+      expect(received[rank]).toMatchObject({
         met: '0,1',
         rank,
         worldSize: 2,

@@ -11,7 +11,7 @@ useElasticProgram()
 
 test('a killed tab is opened again and joins the rank that trained on, to the bits of a run without a break', async () => {
   const whole = start('--elastic=2:2', 'train.ts')
-  expect(await whole.ended, whole.told.stderr).toBe(0)
+  expect(await whole.ended, whole.received.stderr).toBe(0)
   expect(groupsOf(whole)).toEqual(['0 group 0 of 2 from 0', '1 group 0 of 2 from 0'])
   const wanted = endsOf(whole)
   expect(wanted).toHaveLength(2)
@@ -19,7 +19,7 @@ test('a killed tab is opened again and joins the rank that trained on, to the bi
   const run = start('--elastic=1:2', 'train.ts', 'wait=0/1/4', 'hold=9/2')
   await says(run, '[1]: waits at 4')
   await crash('rank 1 of 2')
-  expect(await run.ended, run.told.stderr).toBe(0)
+  expect(await run.ended, run.received.stderr).toBe(0)
   expect(groupsOf(run)).toEqual([
     '0 group 0 of 2 from 0',
     '0 group 1 of 1 from 3',
@@ -27,7 +27,7 @@ test('a killed tab is opened again and joins the rank that trained on, to the bi
     '1 group 0 of 2 from 0',
     '1 group 2 of 2 from 9',
   ])
-  expect(run.told.stderr).toMatch(
+  expect(run.received.stderr).toMatch(
     /rank 1: its tab crashed.*\n.*restart 1 of 3: its tab is opened again\n.*continuing with 1 rank\n[\s\S]*continuing with 2 ranks\n/,
   )
   expect(endsOf(run)).toEqual(wanted)
@@ -38,7 +38,7 @@ test('rank 0 and another that are killed at once are opened again and join the t
   await says(run, '[0]: waits at 4')
   await says(run, '[1]: waits at 4')
   await Promise.all([crash('rank 0 of 3'), crash('rank 1 of 3')])
-  expect(await run.ended, run.told.stderr).toBe(0)
+  expect(await run.ended, run.received.stderr).toBe(0)
   // The others come together or one after the other.
   expect(groupsOf(run).filter((line) => / of 3 from 6$/.test(line))).toHaveLength(3)
   const ends = endsOf(run).map((line) => line.slice(2))
@@ -50,9 +50,9 @@ test('a step under way that nobody awaits is no failure when the group ends', as
   const run = start('--elastic=1:2', 'train.ts', 'loose', 'wait=0/1/4')
   await says(run, '[1]: waits at 4')
   await crash('rank 1 of 2')
-  expect(await run.ended, run.told.stderr).toBe(0)
+  expect(await run.ended, run.received.stderr).toBe(0)
   expect(groupsOf(run)).toContain('0 group 1 of 1 from 3')
-  expect(run.told.stderr).not.toMatch(/restart 2/)
+  expect(run.received.stderr).not.toMatch(/restart 2/)
 })
 
 test('a browser that is killed restarts all ranks, and counts for --max-restarts', async () => {
@@ -69,8 +69,8 @@ test('a browser that is killed restarts all ranks, and counts for --max-restarts
     ({ line }) => line.includes(browserFlag()) && !line.includes('--type='),
   )
   for (const { id } of found) process.kill(id, 'SIGKILL')
-  expect(await run.ended, run.told.stderr).toBe(0)
-  expect(run.told.stderr).toContain('restart 1 of 1')
+  expect(await run.ended, run.received.stderr).toBe(0)
+  expect(run.received.stderr).toContain('restart 1 of 1')
   expect(groupsOf(run)).toContain('1 group 1 of 2 from 0')
   expect(endsOf(run)).toHaveLength(2)
 })
@@ -89,7 +89,7 @@ test('a rank that throws is opened again while MIN ranks wait for it, until no r
     ...['--elastic=2:2', '--max-restarts=1', 'train.ts'],
     ...['throw=0/0/4', 'throw=1/1/8'],
   )
-  expect(await run.ended, run.told.stderr).toBe(1)
+  expect(await run.ended, run.received.stderr).toBe(1)
   expect(groupsOf(run)).toEqual([
     '0 group 0 of 2 from 0',
     // Rank 1 had the state: it is first now.
@@ -97,7 +97,7 @@ test('a rank that throws is opened again while MIN ranks wait for it, until no r
     '1 group 0 of 2 from 0',
     '1 group 1 of 2 from 3',
   ])
-  const { stderr } = run.told
+  const { stderr } = run.received
   expect(stderr).toMatch(/restart 1 of 1: its tab is opened again/)
   expect(stderr).toContain(
     '--elastic: 1 of at least 2 ranks left; waiting for another, at most 600 s',
@@ -113,7 +113,7 @@ test('a program without runElastic ends with an error that names it', async () =
   await write('fixed.ts', "import { env } from 'tabring'\nconsole.log(env.RANK)\n")
   const run = start('--elastic=1:2', 'fixed.ts')
   expect(await run.ended).toBe(1)
-  expect(run.told.stderr).toContain(
+  expect(run.received.stderr).toContain(
     'env: RANK is not set before the first group of an elastic run. Read it in the function that you pass to runElastic',
   )
 })

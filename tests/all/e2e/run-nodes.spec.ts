@@ -2,8 +2,8 @@ import { expect, test } from 'vitest'
 import { freePort } from '../../support/free-port.ts'
 import {
   folder,
+  receivedByRank,
   start,
-  toldByRank,
   useLauncherFolder,
   write,
 } from '../../support/launcher-folder.ts'
@@ -45,10 +45,12 @@ test('--nnodes 1:2: without a launcher that is killed the other starts again alo
   second.child.kill('SIGKILL')
   await says(first, '"start":"1","met":"0"')
   const again = launcher(1)
-  expect(await Promise.all([first.ended, again.ended]), first.told.stderr).toEqual([0, 0])
-  expect(toldByRank(first.told.stdout + again.told.stdout).map(({ met }) => met)).toContain('0,1')
-  expect(again.told.stdout).toContain('"start":"2","met":"0,1"')
-  expect(first.told.stderr).toMatch(
+  expect(await Promise.all([first.ended, again.ended]), first.received.stderr).toEqual([0, 0])
+  expect(
+    receivedByRank(first.received.stdout + again.received.stdout).map(({ met }) => met),
+  ).toContain('0,1')
+  expect(again.received.stdout).toContain('"start":"2","met":"0,1"')
+  expect(first.received.stderr).toMatch(
     /the launcher on \S+ ended before the run did \(.*\)\. Check its output\.\n.*restart 1 of 1\n.* joins: all ranks start again\n/,
   )
 }, 240_000)

@@ -128,7 +128,7 @@ const manifestOf = async (name: string): Promise<CheckpointManifest> =>
 
 test('three ranks whose tabs are killed, rank 0 while it writes, end as a run without a break', async () => {
   const whole = startIn('whole', 'train.ts')
-  expect(await whole.ended, whole.told.stderr).toBe(0)
+  expect(await whole.ended, whole.received.stderr).toBe(0)
   const wanted = endsOf(whole)
   expect(wanted).toHaveLength(3)
   expect(new Set(wanted.map((line) => line.slice(2))).size).toBe(1)
@@ -149,7 +149,7 @@ test('three ranks whose tabs are killed, rank 0 while it writes, end as a run wi
   await tab.send('Runtime.evaluate', { expression: 'go()' })
   let partBytes = 0
   while (partBytes === 0) {
-    expect(run.child.exitCode, run.told.stderr).toBeNull()
+    expect(run.child.exitCode, run.received.stderr).toBeNull()
     const part = (await readdir(kept)).find((name) => name.endsWith('.tmp'))
     if (part)
       partBytes = await stat(join(kept, part)).then(
@@ -158,9 +158,9 @@ test('three ranks whose tabs are killed, rank 0 while it writes, end as a run wi
       )
   }
   tab.crash()
-  expect(await run.ended, run.told.stderr).toBe(0)
+  expect(await run.ended, run.received.stderr).toBe(0)
 
-  const { stderr } = run.told
+  const { stderr } = run.received
   expect(stderr).toMatch(/rank 1 failed first: its tab crashed/)
   expect(stderr).toMatch(/restart 1 of 2\n[\s\S]*rank 0 failed first: [^\n]*its tab crashed/)
   const froms = beginsOf(run)
@@ -176,15 +176,15 @@ test('three ranks whose tabs are killed, rank 0 while it writes, end as a run wi
 
 test('a pipeline whose middle stage is killed restarts to the bits of a run without a break', async () => {
   const whole = startIn('whole-pipeline', 'pipeline.ts')
-  expect(await whole.ended, whole.told.stderr).toBe(0)
+  expect(await whole.ended, whole.received.stderr).toBe(0)
   const wanted = endsOf(whole)
   expect(new Set(wanted.map((line) => line.slice(2))).size).toBe(1)
 
   const run = startIn('kept-pipeline', '--max-restarts=1', 'pipeline.ts', '0/1/3')
   await says(run, '[1]: waits at 3')
   await crash('rank 1')
-  expect(await run.ended, run.told.stderr).toBe(0)
-  expect(run.told.stderr).toMatch(/rank 1 failed first: its tab crashed/)
+  expect(await run.ended, run.received.stderr).toBe(0)
+  expect(run.received.stderr).toMatch(/rank 1 failed first: its tab crashed/)
   expect(beginsOf(run)).toEqual([0, 1, 2].flatMap((rank) => [`${rank} from 0`, `${rank} from 3`]))
   expect(endsOf(run)).toEqual(wanted)
 })
@@ -194,7 +194,7 @@ test('without --max-restarts a killed tab ends the run, which names its rank', a
   await says(run, '[2]: waits at 4')
   await crash('rank 2')
   expect(await run.ended).toBe(1)
-  expect(run.told.stderr).toMatch(/^tabring: rank 2 failed first:\nits tab crashed\./m)
+  expect(run.received.stderr).toMatch(/^tabring: rank 2 failed first:\nits tab crashed\./m)
   expect(endsOf(run)).toEqual([])
   expect((await manifestOf('ended')).files.map(({ label }) => label)).toEqual(['step-3'])
 })

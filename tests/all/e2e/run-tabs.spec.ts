@@ -101,7 +101,7 @@ beforeEach(async () => {
   if (!browser?.isConnected()) browser = await launchBrowser()
 })
 
-interface Told {
+interface Report {
   failures: TabFailure[]
   said: string[]
   progress: unknown[]
@@ -112,8 +112,8 @@ interface Told {
 async function run(
   modes: readonly string[],
   { onUp, stop }: { onUp?: () => void; stop?: AbortController } = {},
-): Promise<Told> {
-  const told: Told = { failures: [], said: [], progress: [], devices: [] }
+): Promise<Report> {
+  const received: Report = { failures: [], said: [], progress: [], devices: [] }
   const up = new Set<number>()
   const control = stop ?? new AbortController()
   await runTabs({
@@ -128,18 +128,18 @@ async function run(
     switches: {},
     stop: control.signal,
     onSay: (rank, stream, text) => {
-      told.said.push(`${rank} ${stream} ${text}`)
+      received.said.push(`${rank} ${stream} ${text}`)
       if (text.startsWith('up ') && up.add(rank).size === modes.length) onUp?.()
     },
-    onProgress: (rank, progress) => told.progress.push([rank, progress]),
-    onDevice: (rank, text) => told.devices.push([rank, text]),
+    onProgress: (rank, progress) => received.progress.push([rank, progress]),
+    onDevice: (rank, text) => received.devices.push([rank, text]),
     onFailure: (failure) => {
-      told.failures.push(failure)
+      received.failures.push(failure)
       control.abort()
     },
   })
   expect(browser.contexts()).toEqual([])
-  return told
+  return received
 }
 
 test('what a rank throws is told with its causes; the waiting ones are closed', async () => {

@@ -121,11 +121,11 @@ describe('npm start', () => {
     const browser = await launchBrowser()
     try {
       const page = await browser.newPage()
-      const told: string[] = []
-      page.on('console', (message) => told.push(message.text()))
+      const received: string[] = []
+      page.on('console', (message) => received.push(message.text()))
       await page.goto(address.href)
       await page.getByText('CPU in WebAssembly').first().waitFor()
-      expect(told.filter((line) => line.includes('switches'))).toEqual([
+      expect(received.filter((line) => line.includes('switches'))).toEqual([
         'tabring switches: device=cpu (launcher)',
       ])
     } finally {

@@ -116,11 +116,11 @@ it('five tabs learn, pause and go on; one is reloaded, one closed; four finish w
   const closed = pages[4]
   const closedName = await nameOf(closed)
   const rest = pages.filter((page) => page !== closed)
-  const told = rest.map(whenBad)
-  await Promise.all(told.map((one) => one.isWatching))
+  const received = rest.map(whenBad)
+  await Promise.all(received.map((one) => one.isWatching))
   const closedAtMs = Date.now()
   await closed.close()
-  for (const { shown } of told) {
+  for (const { shown } of received) {
     const { text, atMs } = await shown
     console.log(`told after ${atMs - closedAtMs} ms: ${text}`)
     expect(text).toContain(closedName)

@@ -26,14 +26,14 @@ test('--demo, with data of a person and the exchange switched off: each tab ends
     '--steps',
     '4',
   ]
-  const { child, told } = folder.start(
+  const { child, received } = folder.start(
     {},
     ...['--json', '--adapter', 'software', '--strategy', 'alone', '--partition', 'own-slice'],
     ...['--batch-size', '12', ...flags],
   )
   const [code] = await once(child, 'close')
-  expect(code, told.stderr).toBe(0)
-  const lines = told.stdout.trim().split('\n')
+  expect(code, received.stderr).toBe(0)
+  const lines = received.stdout.trim().split('\n')
   const done: Done & { metric: string; value: number; heldOutLoss: number } = JSON.parse(
     lines.at(-1)!,
   )
@@ -55,12 +55,14 @@ test('--demo, with data of a person and the exchange switched off: each tab ends
 }, 120_000)
 
 test('without flags it finds an adapter, tells how it goes in lines where there is no terminal, and sums up', async () => {
-  const { child, told } = folder.start({}, '--nproc-per-node', '2', '--steps', '2')
+  const { child, received } = folder.start({}, '--nproc-per-node', '2', '--steps', '2')
   const [code] = await once(child, 'close')
-  expect(code, told.stderr).toBe(0)
-  expect(told.stdout).toMatch(/step 2\/2 {2}loss \d\.\d{4} {2}[\d,]+ samples\/s\n/)
-  expect(told.stdout).toMatch(/test {11}loss \d\.\d{4}, accuracy [\d.]+ %\nlast step {6}loss \d/)
-  expect(told.stdout).toMatch(/sent {11}rank 0 [\d.]+ MiB, rank 1 [\d.]+ MiB\n/)
+  expect(code, received.stderr).toBe(0)
+  expect(received.stdout).toMatch(/step 2\/2 {2}loss \d\.\d{4} {2}[\d,]+ samples\/s\n/)
+  expect(received.stdout).toMatch(
+    /test {11}loss \d\.\d{4}, accuracy [\d.]+ %\nlast step {6}loss \d/,
+  )
+  expect(received.stdout).toMatch(/sent {11}rank 0 [\d.]+ MiB, rank 1 [\d.]+ MiB\n/)
 }, 180_000)
 
 test('with --relay tabs whose browser blocks WebRTC train through the server', async () => {
@@ -68,7 +70,7 @@ test('with --relay tabs whose browser blocks WebRTC train through the server', a
   const policy = 'webrtc-ip-handling-policy=disable_non_proxied_udp'
   const blocked = await browserWith(folder.path, `--force-${policy} --${policy}`)
   const flags = ['--nproc-per-node', '2', '--steps', '4', '--bucket-cap-mb', '1', '--relay']
-  const { child, told } = folder.start(
+  const { child, received } = folder.start(
     { TABRING_BROWSER: blocked },
     '--json',
     '--adapter',
@@ -76,24 +78,24 @@ test('with --relay tabs whose browser blocks WebRTC train through the server', a
     ...flags,
   )
   const [code] = await once(child, 'close')
-  expect(code, told.stderr).toBe(0)
-  const done = JSON.parse(told.stdout.trim().split('\n').at(-1)!)
+  expect(code, received.stderr).toBe(0)
+  const done = JSON.parse(received.stdout.trim().split('\n').at(-1)!)
   expect(done).toMatchObject({ event: 'done', steps: 4, linksPerRank: [['relay'], ['relay']] })
   expect(new Set(done.paramHashes).size).toBe(1)
   for (const bytes of done.bytesSentPerRank) expect(bytes).toBeGreaterThan(3 * mlpBytes)
 }, 120_000)
 
-for (const { model, epochs, least } of [
-  { model: 'mlp', epochs: 2, least: 0.95 },
-  { model: 'cnn', epochs: 1, least: 0.975 },
+for (const { model, epochs, min } of [
+  { model: 'mlp', epochs: 2, min: 0.95 },
+  { model: 'cnn', epochs: 1, min: 0.975 },
 ]) {
   testOnRealData(
-    `three tabs reach ${100 * least} % with ${model} in ${epochs} ${epochs > 1 ? 'epochs' : 'epoch'} of MNIST`,
+    `three tabs reach ${100 * min} % with ${model} in ${epochs} ${epochs > 1 ? 'epochs' : 'epoch'} of MNIST`,
     'mnist-9k',
     async (data) => {
       const flags = ['--nproc-per-node', '3', '--data', data, '--model', model]
       const { done } = await trainWithJson(folder, ...flags, '--epochs', `${epochs}`)
-      expect(done.testAccuracy).toBeGreaterThanOrEqual(least)
+      expect(done.testAccuracy).toBeGreaterThanOrEqual(min)
     },
     300_000,
   )
@@ -101,21 +103,21 @@ for (const { model, epochs, least } of [
 
 test('a tab that crashes does not end the run: the others continue, another tab joins, and all agree', async () => {
   const port = await freePort()
-  const { child, told } = folder.start(
+  const { child, received } = folder.start(
     { TABRING_BROWSER: await debuggedBrowser(folder.path, port) },
     ...['--json', '--adapter', 'software', '--nproc-per-node', '3', '--steps', '250'],
   )
   const ended = once(child, 'close')
   await new Promise<void>((resolve) =>
-    child.stdout.on('data', () => told.stdout.includes('"step":60,') && resolve()),
+    child.stdout.on('data', () => received.stdout.includes('"step":60,') && resolve()),
   )
   ;(await debugTab(port, 'Tabring rank')).crash()
   const [code] = await ended
-  expect(code, told.stderr).toBe(0)
-  expect(told.stderr).toMatch(
+  expect(code, received.stderr).toBe(0)
+  expect(received.stderr).toMatch(
     /train: rank \d: its tab crashed\..* The others continue, and another tab joins them \(restart 1 of 3\)\.\n/,
   )
-  const lines = told.stdout
+  const lines = received.stdout
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line))

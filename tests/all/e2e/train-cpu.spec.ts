@@ -18,25 +18,25 @@ test.each(['mlp', 'cnn'])('--device cpu trains %s on a small folder', async (mod
   for (const [name, bytes] of Object.entries(smallFolder()))
     await writeFile(join(data, name), bytes)
   const flags = ['--nproc-per-node', '2', '--model', model, '--data', data, '--steps', '2']
-  const { child, told } = folder.start({}, '--device', 'cpu', '--batch-size', '4', ...flags)
+  const { child, received } = folder.start({}, '--device', 'cpu', '--batch-size', '4', ...flags)
   const [code] = await once(child, 'close')
-  expect(code, told.stderr).toBe(0)
-  expect(told.stdout).toMatch(/step 2\/2 {2}loss \d\.\d{4} /)
-  const winners = told.stderr.match(/tab \d of 2: tabring switches: device=cpu \(launcher\)$/gm)
+  expect(code, received.stderr).toBe(0)
+  expect(received.stdout).toMatch(/step 2\/2 {2}loss \d\.\d{4} /)
+  const winners = received.stderr.match(/tab \d of 2: tabring switches: device=cpu \(launcher\)$/gm)
   expect(winners).toHaveLength(2)
-  expect(told.stderr).toContain('computing on the CPU in WebAssembly')
+  expect(received.stderr).toContain('computing on the CPU in WebAssembly')
 })
 
 test('four tabs are linked all to all, measure how collectives travel, keep that in the record, and end with equal bits', async () => {
   const out = join(folder.path, 'weights.safetensors')
   const flags = ['--device', 'cpu', '--demo', 'playground', '--batch-size', '12', '--steps', '4']
-  const { child, told } = folder.start(
+  const { child, received } = folder.start(
     {},
     ...['--json', '--nproc-per-node', '4', '--out', out, ...flags],
   )
   const [code] = await once(child, 'close')
-  expect(code, told.stderr).toBe(0)
-  const done = JSON.parse(told.stdout.trim().split('\n').at(-1)!)
+  expect(code, received.stderr).toBe(0)
+  const done = JSON.parse(received.stdout.trim().split('\n').at(-1)!)
   expect(done).toMatchObject({ event: 'done', steps: 4, worldSize: 4 })
   expect(done.linksPerRank.map((links: string[]) => links.length)).toEqual([3, 3, 3, 3])
   expect(new Set(done.paramHashes).size).toBe(1)
@@ -68,7 +68,7 @@ test('a Chromium that crashes at its start is started once more', async () => {
   const script = `#!/bin/sh\n${crashesFirst}exec "${findBrowser()}" "$@"\n`
   await writeFile(browser, script, { mode: 0o755 })
   const flags = ['--device', 'cpu', '--demo', 'playground', '--steps', '1']
-  const { child, told } = folder.start({ TABRING_BROWSER: browser }, ...flags)
-  expect((await once(child, 'close'))[0], told.stderr).toBe(0)
+  const { child, received } = folder.start({ TABRING_BROWSER: browser }, ...flags)
+  expect((await once(child, 'close'))[0], received.stderr).toBe(0)
   expect(await readFile(starts, 'utf8')).toBe('start\nstart\n')
 })

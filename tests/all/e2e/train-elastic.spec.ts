@@ -17,28 +17,28 @@ const folder = useTrainFolder()
 /** Starts it in a browser that the test can reach. */
 async function start(...argv: string[]) {
   const port = await freePort()
-  const { child, told, ended } = folder.start(
+  const { child, received, ended } = folder.start(
     { TABRING_BROWSER: await debuggedBrowser(folder.path, port) },
     ...['--json', '--adapter', 'software', ...argv],
   )
-  const prints = (text: string) => says({ child, told, ended }, text)
+  const prints = (text: string) => says({ child, received, ended }, text)
   const lines = () =>
-    told.stdout
+    received.stdout
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line))
-  return { port, told, ended, prints, lines }
+  return { port, received, ended, prints, lines }
 }
 
 test('--elastic 1:3 begins with one rank, two join it, and a tab that crashes is opened again and joins', async () => {
-  const { port, told, ended, prints, lines } = await start('--elastic', '1:3', '--steps', '250')
+  const { port, received, ended, prints, lines } = await start('--elastic', '1:3', '--steps', '250')
   await prints('"worldSize":3')
   ;(await debugTab(port, 'Tabring rank')).crash()
-  expect(await ended, told.stderr).toBe(0)
-  expect(told.stderr).toMatch(
+  expect(await ended, received.stderr).toBe(0)
+  expect(received.stderr).toMatch(
     /train: rank \d: its tab crashed\..* The others continue, and another tab joins them \(restart 1 of 3\)\.\n/,
   )
-  expect(told.stderr).not.toContain('restart 2')
+  expect(received.stderr).not.toContain('restart 2')
   const groups = lines().filter(({ event }) => event === 'regrouped')
   expect(groups.map(({ worldSize }) => worldSize).join()).toMatch(/^(2,)?3,2,3$/)
   const done = lines().at(-1)
@@ -48,7 +48,7 @@ test('--elastic 1:3 begins with one rank, two join it, and a tab that crashes is
 }, 480_000)
 
 test('rank 0 and another one of three crash at once, and the one that is left trains on within seconds', async () => {
-  const { port, told, ended, prints, lines } = await start(
+  const { port, received, ended, prints, lines } = await start(
     ...['--nproc-per-node', '3', '--steps', '400'],
   )
   // A state is kept every 50 steps.
@@ -59,10 +59,10 @@ test('rank 0 and another one of three crash at once, and the one that is left tr
   const crashedMs = performance.now()
   await prints('"regrouped"')
   expect(performance.now() - crashedMs).toBeLessThan(15_000)
-  expect(await ended, told.stderr).toBe(0)
-  expect(told.stderr.match(/its tab crashed\./g)).toHaveLength(2)
-  expect(told.stderr).toContain('rank 0: its tab crashed.')
-  expect(told.stderr).not.toContain('waits for')
+  expect(await ended, received.stderr).toBe(0)
+  expect(received.stderr.match(/its tab crashed\./g)).toHaveLength(2)
+  expect(received.stderr).toContain('rank 0: its tab crashed.')
+  expect(received.stderr).not.toContain('waits for')
   const undecided = lines().find(({ event }) => event === 'undecided')
   expect(undecided.rank).toBeGreaterThan(0)
   const groups = lines().filter(({ event }) => event === 'regrouped')
@@ -76,35 +76,37 @@ test('rank 0 and another one of three crash at once, and the one that is left tr
 
 test('a browser that crashes is one restart of all ranks, from the latest checkpoint', async () => {
   const kept = ['--checkpoint-dir', join(folder.path, 'kept'), '--checkpoint-every', '20']
-  const { port, told, ended, prints, lines } = await start(
+  const { port, received, ended, prints, lines } = await start(
     ...['--elastic', '1:2', '--steps', '200', ...kept],
   )
   await prints('"worldSize":2')
   await prints('"checkpoint"')
   await crashBrowser(port)
-  expect(await ended, told.stderr).toBe(0)
-  expect(told.stderr).toMatch(/train: browser: it crashed or was closed.*\ntrain: restart 1 of 3\n/)
-  expect(told.stderr).not.toContain('restart 2')
+  expect(await ended, received.stderr).toBe(0)
+  expect(received.stderr).toMatch(
+    /train: browser: it crashed or was closed.*\ntrain: restart 1 of 3\n/,
+  )
+  expect(received.stderr).not.toContain('restart 2')
   const resumed = lines().find(({ event }) => event === 'resumed')
   expect(resumed.step).toBeGreaterThanOrEqual(20)
   expect(lines().at(-1)).toMatchObject({ event: 'done', steps: 200 })
 }, 480_000)
 
 test('with fewer ranks than MIN and no restart the run ends and says so', async () => {
-  const { port, told, ended, prints } = await start(
+  const { port, received, ended, prints } = await start(
     ...['--elastic', '2:2', '--max-restarts', '0', '--steps', '5000'],
   )
   await prints('"step":3,')
   ;(await debugTab(port, 'Tabring rank')).crash()
   expect(await ended).toBe(1)
-  expect(told.stderr).toMatch(
+  expect(received.stderr).toMatch(
     /train: rank \d: its tab crashed\..* The others continue\.\ntrain: --elastic: 1 of at least 2 ranks left, and no restart\. Raise --max-restarts, or lower MIN\.\n$/,
   )
 }, 240_000)
 
 test('a loss that is not a number ends the run without a restart', async () => {
-  const { told, ended } = await start('--elastic', '1:1', '--lr', '1e30', '--steps', '50')
+  const { received, ended } = await start('--elastic', '1:1', '--lr', '1e30', '--steps', '50')
   expect(await ended).toBe(1)
-  expect(told.stderr).toContain('is not finite')
-  expect(told.stderr).not.toContain('restart')
+  expect(received.stderr).toContain('is not finite')
+  expect(received.stderr).not.toContain('restart')
 }, 240_000)

@@ -54,20 +54,20 @@ function start(argv: readonly string[], environment = {}) {
 }
 
 /** Resolves when the process has printed `text`. */
-const prints = ({ child, told }: ReturnType<typeof start>, text: string) =>
+const prints = ({ child, received }: ReturnType<typeof start>, text: string) =>
   new Promise<void>((resolve, reject) => {
     child.stdout.on('data', () => {
-      if (told.stdout.includes(text)) resolve()
+      if (received.stdout.includes(text)) resolve()
     })
-    child.once('close', () => reject(new Error(told.stderr)))
+    child.once('close', () => reject(new Error(received.stderr)))
   })
 
 const train = (...argv: string[]): Promise<Line[]> => ended(start(argv))
 
-async function ended({ child, told }: ReturnType<typeof start>): Promise<Line[]> {
+async function ended({ child, received }: ReturnType<typeof start>): Promise<Line[]> {
   const [code] = await once(child, 'close')
-  expect(code, told.stderr).toBe(0)
-  return told.stdout
+  expect(code, received.stderr).toBe(0)
+  return received.stdout
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line))
@@ -90,8 +90,8 @@ test('4 epochs of two tabs are 2, a folder and 2 more, bit for bit; three tabs g
 
   const file = join(runs, 'step-8.safetensors')
   const three = await train('--nproc-per-node', '3', '--epochs', '3', '--resume', file)
-  const [told] = three.filter(({ event }) => event === 'resumed')
-  expect(told.differences?.[0]).toBe('ranks 2, now 3')
+  const [received] = three.filter(({ event }) => event === 'resumed')
+  expect(received.differences?.[0]).toBe('ranks 2, now 3')
   expect(Math.abs(lossesOf(three)[0] / lossesOf(whole)[8] - 1)).toBeLessThan(1e-5)
 
   const second = await train(...two, '--epochs', '4', ...kept, '--resume', 'latest')
@@ -146,9 +146,9 @@ test('a run whose last checkpoint cannot be written keeps its weights, and fails
   await writeFile(runs, 'no folder')
   const [code] = await once(run.child, 'close')
   expect(code).toBe(1)
-  expect(run.told.stdout.match(/"event":"done"/g)).toHaveLength(1)
-  expect(run.told.stdout).toContain('"event":"unsaved","step":32')
-  expect(run.told.stderr).toMatch(
+  expect(run.received.stdout.match(/"event":"done"/g)).toHaveLength(1)
+  expect(run.received.stdout).toContain('"event":"unsaved","step":32')
+  expect(run.received.stderr).toMatch(
     /train: --checkpoint-dir: the run has ended, but its last checkpoint was not written: \S/,
   )
   const { tensors } = readSafetensors(new Uint8Array(await readFile(out)))
@@ -163,7 +163,7 @@ test('a run that was killed goes on from its latest checkpoint, to the same bits
   await prints(killed, '"name":"step-6.safetensors"')
   killed.child.kill('SIGINT')
   await once(killed.child, 'close')
-  expect(killed.told.stderr).toContain(
+  expect(killed.received.stderr).toContain(
     `interrupted; the checkpoints are in ${runs}; continue with --resume latest`,
   )
   const second = await train(...settings, '--resume', 'latest')
@@ -181,7 +181,9 @@ test('a run that was killed goes on from its latest checkpoint, to the same bits
   await prints(crashed, '"name":"step-6.safetensors"')
   ;(await debugTab(port, 'Tabring rank')).crash()
   const lines = await ended(crashed)
-  expect(crashed.told.stderr).toMatch(/train: rank \d: [^\n]*crash[^\n]*\ntrain: restart 1 of 1\n/)
+  expect(crashed.received.stderr).toMatch(
+    /train: rank \d: [^\n]*crash[^\n]*\ntrain: restart 1 of 1\n/,
+  )
   const at = lines.findIndex(({ event }) => event === 'resumed')
   expect(lines[at].step).toBeGreaterThanOrEqual(6)
   expect(lossesOf(lines.slice(at))).toEqual(lossesOf(whole).slice(lines[at].step))

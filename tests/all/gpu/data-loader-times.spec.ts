@@ -9,19 +9,19 @@ test('a 20 ms decode is hidden at 2 workers', async () => {
   /** Median milliseconds that a training loop waits for its next batch, once the workers are up. */
   const waitOf = async (numWorkers: number) => {
     const waits: number[] = []
-    const told: number[] = []
+    const received: number[] = []
     let asked = performance.now()
     const loader = slowLoader(numWorkers, upTo(24))
     for await (const _ of loader) {
       waits.push(performance.now() - asked)
-      told.push(loader.waitedMs)
+      received.push(loader.waitedMs)
       // A step on the device: this thread has nothing to do meanwhile.
       await new Promise((resolve) => setTimeout(resolve, stepMs))
       asked = performance.now()
     }
     const medianOf = (values: number[]) => values.sort((a, b) => a - b)[values.length >> 1]
     // What the loader tells is what the loop waited, but for what this thread did in between.
-    const differences = waits.map((ms, i) => Math.abs(ms - told[i]))
+    const differences = waits.map((ms, i) => Math.abs(ms - received[i]))
     expect(medianOf(differences)).toBeLessThan(decodeMs / 2)
     return medianOf(waits.slice(4))
   }

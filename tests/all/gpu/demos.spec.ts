@@ -36,14 +36,14 @@ test.each(stated)(
     // A page that was told of this run ticks it off, and not before its tests came.
     const { events } = ranks[0]
     const untested = events.filter(({ event }) => event !== 'evaluation')
-    const verdicts = [events, untested].map((told) => {
+    const verdicts = [events, untested].map((received) => {
       const begun = play(assigned(1), {
         type: 'config',
         config: parseTrainConfig({ demo, ...config, steps: withinSteps }),
       })
       const { run } = play(
         begun,
-        ...told.map((event, atMs) => ({ type: 'event', event, atMs }) as const),
+        ...received.map((event, atMs) => ({ type: 'event', event, atMs }) as const),
       )
       return judge(expectation, demo, metaOf(demo), run).is
     })

@@ -332,7 +332,7 @@ test('a program compiled with detectAnomaly stops before it changes anything, ru
     y: Int32Array.from({ length: 6 }, (_, i) => i % 3),
   })
   const ends = []
-  for (const isLooking of [false, true]) {
+  for (const isChecking of [false, true]) {
     manualSeed(4)
     const model = new Sequential(new Linear(4, 5), new BatchNorm1d(5), new Linear(5, 3))
     const optimizer = new SGD(model.parameters(), { lr: 0.1, momentum: 0.9 })
@@ -343,10 +343,10 @@ test('a program compiled with detectAnomaly stops before it changes anything, ru
       optimizer.step()
       return { loss }
     }
-    const program = await compile(step, types, { runtime, detectAnomaly: isLooking })
+    const program = await compile(step, types, { runtime, detectAnomaly: isChecking })
     // Three under way at once: each is looked at when those before it have updated.
     const runs = await Promise.all([1, 2, 3].map((first) => program.run(batch(first))))
-    if (isLooking) {
+    if (isChecking) {
       await expect(program.run(batch(-50))).rejects.toMatchObject({
         code: 'train.nan',
         message: expect.stringMatching(/^sqrt\(f32\[\]\): the result is not finite, /),

@@ -66,8 +66,8 @@ const largest = (row: readonly number[]) => row.indexOf(Math.max(...row))
 function meanLoss(logits: readonly (readonly number[])[], labels: ArrayLike<number>): number {
   let sum = 0
   for (const [i, row] of logits.entries()) {
-    const most = Math.max(...row)
-    sum += most + Math.log(row.reduce((all, one) => all + Math.exp(one - most), 0)) - row[labels[i]]
+    const max = Math.max(...row)
+    sum += max + Math.log(row.reduce((all, one) => all + Math.exp(one - max), 0)) - row[labels[i]]
   }
   return sum / logits.length
 }
@@ -102,15 +102,15 @@ async function evaluatedOn(
       })
     }),
   )
-  const told: Evaluated[][] = groups.map(() => [])
+  const received: Evaluated[][] = groups.map(() => [])
   for (const labels of labellings) {
     data.labels = labels
     const all = await Promise.all(evaluations.map((evaluation) => evaluation.run()))
-    for (const [rank, evaluated] of all.entries()) told[rank].push(evaluated)
+    for (const [rank, evaluated] of all.entries()) received[rank].push(evaluated)
   }
   for (const evaluation of evaluations) evaluation.destroy()
   for (const group of groups) group.destroy()
-  return told
+  return received
 }
 
 test.each([
@@ -140,12 +140,12 @@ test.each([
     if (name === 'cnn') expect(right[0]).toBeGreaterThan(0.5 * count)
     const losses = labellings.map((labels) => meanLoss(logits, labels))
     for (const size of sizes) {
-      for (const told of await evaluatedOn(name, size, images, labellings)) {
+      for (const received of await evaluatedOn(name, size, images, labellings)) {
         expect(
-          told.map(({ value }) => value),
+          received.map(({ value }) => value),
           `${size} ranks`,
         ).toEqual(right.map((one) => one / count))
-        for (const [i, { loss }] of told.entries())
+        for (const [i, { loss }] of received.entries())
           expect(Math.abs(loss - losses[i]), `${size} ranks`).toBeLessThan(1e-5 * losses[i])
       }
     }
@@ -177,6 +177,6 @@ test('evaluate() gives sums of the same bits on 1, 2 and 3 ranks', async () => {
       }),
     )
     for (const group of groups) group.destroy()
-    for (const told of all) expect(told, `${size} ranks`).toEqual(alone)
+    for (const received of all) expect(received, `${size} ranks`).toEqual(alone)
   }
 })

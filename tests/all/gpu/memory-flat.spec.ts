@@ -31,15 +31,15 @@ async function heapBytes(): Promise<number> {
     gc(): void
     performance: { memory: { usedJSHeapSize: number } }
   }
-  let least = Number.POSITIVE_INFINITY
+  let min = Number.POSITIVE_INFINITY
   for (let unchanged = 0; unchanged < 3; ) {
     await new Promise((resolve) => setTimeout(resolve, 20))
     gc()
     const bytes = performance.memory.usedJSHeapSize
-    unchanged = bytes < least - 1000 ? 0 : unchanged + 1
-    least = Math.min(least, bytes)
+    unchanged = bytes < min - 1000 ? 0 : unchanged + 1
+    min = Math.min(min, bytes)
   }
-  return least
+  return min
 }
 
 test('2,000 steps leave buffers and JavaScript heap as they were', async () => {

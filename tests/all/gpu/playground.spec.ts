@@ -12,7 +12,7 @@ afterEach(async () => (await testRuntime()).gpu.check())
 const boundaries = (ranks: readonly TaskRank[]) =>
   Promise.all(
     ranks.map(async ({ trainer }) => {
-      const { probabilities } = await trainer.look('boundary', { side: 32 })
+      const { probabilities } = await trainer.query('boundary', { side: 32 })
       return new Uint32Array((probabilities as Float32Array).buffer)
     }),
   )

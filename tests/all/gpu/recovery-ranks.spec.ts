@@ -30,7 +30,7 @@ interface End {
   /** Steps of which the page hears more. */
   sampled: number[]
   /** When each of them was told. */
-  toldMs: number[]
+  sentMs: number[]
 }
 
 /** As a page can: the browser says 'destroyed' then, and 'unknown' where a driver or its process went. */
@@ -51,7 +51,7 @@ async function endsOf(
     (await rejoiningRingOf(ranks)).map(async (member, rank): Promise<End> => {
       let current = await open()
       const losses: number[] = []
-      const toldMs: number[] = []
+      const sentMs: number[] = []
       const sampled: number[] = []
       const { group, regroup } = member
       const trainer = new Trainer({
@@ -71,14 +71,14 @@ async function endsOf(
           if (!begins && event.event !== 'step') return
           if (event.event === 'step') {
             losses.push(event.loss)
-            toldMs.push(performance.now())
+            sentMs.push(performance.now())
           }
           if (lose(rank, event.event === 'step' ? event.step : 0)) loseDevice(current.gpu.device)
         },
       })
       const end = await trainer.run().then(
-        (result) => ({ result, losses, toldMs, sampled }),
-        (reason: unknown) => ({ reason, losses, toldMs, sampled }),
+        (result) => ({ result, losses, sentMs, sampled }),
+        (reason: unknown) => ({ reason, losses, sentMs, sampled }),
       )
       trainer.destroy()
       member.leave()
@@ -161,7 +161,7 @@ test('a device that goes away from one rank alone, with nothing that it was give
 test('one rank alone goes on from what it has kept, and says why', async () => {
   const loseDevice = losableDevices()
   const warnings = watchWarnings()
-  const [{ result, reason, losses, toldMs, sampled }] = await endsOf(once(0, 60), {
+  const [{ result, reason, losses, sentMs, sampled }] = await endsOf(once(0, 60), {
     ranks: 1,
     loseDevice,
   })
@@ -170,7 +170,7 @@ test('one rank alone goes on from what it has kept, and says why', async () => {
   expect(losses).toHaveLength(64)
   expect(Math.max(...sampled)).toBeGreaterThan(60)
   // The time is that of all its steps, those before the loss too.
-  expect(1000 * result.seconds).toBeGreaterThan(toldMs.at(-1)! - toldMs[0])
+  expect(1000 * result.seconds).toBeGreaterThan(sentMs.at(-1)! - sentMs[0])
   expect(warnings()).toEqual([
     'tabring: the device was lost (unknown: the driver was reset). Training resumes from step 50.',
   ])

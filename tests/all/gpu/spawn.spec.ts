@@ -21,18 +21,18 @@ afterEach(async () => {
 })
 
 test('four ranks sum and train with DDP as one rank with their batches does', async () => {
-  const told = await spawn<Trained>(rank, doing({ what: 'train', steps: 8, rows: 4 }))
-  expect(told.map((one) => [one.rank, one.worldSize])).toEqual([0, 1, 2, 3].map((i) => [i, 4]))
+  const received = await spawn<Trained>(rank, doing({ what: 'train', steps: 8, rows: 4 }))
+  expect(received.map((one) => [one.rank, one.worldSize])).toEqual([0, 1, 2, 3].map((i) => [i, 4]))
   const whole = await trainHere(8, 16, 0, false)
-  for (const { sum, kinds, losses, weights } of told) {
+  for (const { sum, kinds, losses, weights } of received) {
     expect(sum).toEqual([10, 60])
     expect(kinds).toEqual(['port', 'port', 'port'])
-    expect(weights).toEqual(told[0].weights)
+    expect(weights).toEqual(received[0].weights)
     for (const [i, loss] of losses.entries())
       expect(Math.abs(loss / whole.losses[i] - 1)).toBeLessThan(1e-5)
   }
   expect(whole.losses[7]).toBeLessThan(whole.losses[0])
-  for (const [i, weight] of told[0].weights.entries())
+  for (const [i, weight] of received[0].weights.entries())
     expect(Math.abs(weight - whole.weights[i])).toBeLessThan(1e-5)
 })
 
@@ -70,14 +70,14 @@ test('an abort ends all workers with its reason; so does terminate', async () =>
   }
   const control = new AbortController()
   const waiting = up('first')
-  const run = spawn(rank, { ...doing({ what: 'wait', told: 'first' }), signal: control.signal })
+  const run = spawn(rank, { ...doing({ what: 'wait', received: 'first' }), signal: control.signal })
   await waiting
   control.abort(new Error('enough'))
   await expect(run).rejects.toThrow('enough')
   await expect(spawn(rank, { signal: control.signal })).rejects.toThrow('enough')
 
   const again = up('second')
-  const context = spawn(rank, { ...doing({ what: 'wait', told: 'second' }), join: false })
+  const context = spawn(rank, { ...doing({ what: 'wait', received: 'second' }), join: false })
   expect(context.workers).toHaveLength(nprocs)
   await again
   expect(await context.join(1)).toBe(false)

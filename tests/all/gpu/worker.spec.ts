@@ -141,7 +141,7 @@ test('a second run may follow a first', async () => {
 
 test('a run in a worker pauses, is looked at and goes on; arrays come over as they are; it is forgotten when asked', async () => {
   const client = startCompute(startWorker)
-  await expect(client.api.look('boundary', { side: 4 })).rejects.toMatchObject({
+  await expect(client.api.query('boundary', { side: 4 })).rejects.toMatchObject({
     code: 'graph.misuse',
   })
   const log: string[] = []
@@ -168,8 +168,8 @@ test('a run in a worker pauses, is looked at and goes on; arrays come over as th
   )
   await Promise.race([paused, run])
   const [grid, points] = await Promise.all([
-    client.api.look('boundary', { side: 4 }),
-    client.api.look('points'),
+    client.api.query('boundary', { side: 4 }),
+    client.api.query('points'),
   ])
   expect(grid.probabilities).toBeInstanceOf(Float32Array)
   expect(points.train).toHaveLength(32)
@@ -180,9 +180,9 @@ test('a run in a worker pauses, is looked at and goes on; arrays come over as th
   expect((await run).steps).toBe(40)
   expect(log).toEqual(['paused', 'continued'])
   // The answer before was handed over; the run has its points still.
-  expect(await client.api.look('points')).toEqual({ ...points, step: 40 })
+  expect(await client.api.query('points')).toEqual({ ...points, step: 40 })
   await client.api.forget()
-  for (const gone of [client.api.look('points'), client.api.exportParameters()])
+  for (const gone of [client.api.query('points'), client.api.exportParameters()])
     await expect(gone).rejects.toMatchObject({ code: 'graph.misuse' })
   client.terminate()
 })

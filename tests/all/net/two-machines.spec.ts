@@ -17,7 +17,7 @@ const port = 29_500
 const linePort = 4478
 
 /** What a rank of fixtures/train.ts tells. */
-interface Told {
+interface Report {
   rank: string
   localRank: string
   nodeRank: string
@@ -98,33 +98,36 @@ async function runOnBoth(
 }
 
 /** What each rank has told, in their order, after a run that ended well on all. */
-function ranksOf({ codes, stdout, stderr }: Awaited<ReturnType<typeof runOnBoth>>): Told[] {
+function ranksOf({ codes, stdout, stderr }: Awaited<ReturnType<typeof runOnBoth>>): Report[] {
   expect(codes, stderr.join('\n')).toEqual([0, 0])
   const lines = [...stdout.matchAll(/^\[(\d+)\]: (\{.*\})$/gm)]
-  const told = lines.map(([, rank, json]) => ({ at: Number(rank), ...(JSON.parse(json) as Told) }))
-  return told.sort((a, b) => a.at - b.at)
+  const received = lines.map(([, rank, json]) => ({
+    at: Number(rank),
+    ...(JSON.parse(json) as Report),
+  }))
+  return received.sort((a, b) => a.at - b.at)
 }
 
 /** One run with all ranks of both machines, which trained the same and learned something. */
-function expectOneRun(told: Told[]): void {
-  expect(told.map(({ rank, localRank, nodeRank }) => [rank, localRank, nodeRank])).toEqual([
+function expectOneRun(received: Report[]): void {
+  expect(received.map(({ rank, localRank, nodeRank }) => [rank, localRank, nodeRank])).toEqual([
     ['0', '0', '0'],
     ['1', '1', '0'],
     ['2', '0', '1'],
     ['3', '1', '1'],
   ])
-  for (const one of told) {
+  for (const one of received) {
     expect(one.worldSize).toBe('4')
-    expect(one.losses).toEqual(told[0].losses)
+    expect(one.losses).toEqual(received[0].losses)
     expect(one.losses[1]).toBeLessThan(one.losses[0])
-    expect(one.hash).toBe(hash ?? told[0].hash)
+    expect(one.hash).toBe(hash ?? received[0].hash)
   }
-  hash ??= told[0].hash
+  hash ??= received[0].hash
 }
 
 /** The paths between ranks of two machines, as both sides see them. */
-function pathsAcross(told: Told[]): Told['paths'] {
-  const across = told.flatMap(({ nodeRank, paths }) => {
+function pathsAcross(received: Report[]): Report['paths'] {
+  const across = received.flatMap(({ nodeRank, paths }) => {
     const own = nodeRank === '0' ? addresses.alpha : addresses.beta
     return paths.filter(({ local, remote }) => local !== own || remote !== own)
   })
@@ -144,14 +147,14 @@ const launchersAlone = onlyPort(port)
 
 test('two machines, four ranks: one run over HTTPS, linked by WebRTC from address to address', async (context) => {
   const networks = makeNetworks(context)
-  const told = ranksOf(await runOnBoth(networks, 2))
-  expectOneRun(told)
-  for (const { local, remote, kind } of pathsAcross(told)) {
+  const received = ranksOf(await runOnBoth(networks, 2))
+  expectOneRun(received)
+  for (const { local, remote, kind } of pathsAcross(received)) {
     expect([local, remote].sort()).toEqual([addresses.alpha, addresses.beta])
     expect(kind).not.toContain('relay')
   }
   // Rank 0 of all wrote the checkpoint, not one rank of each machine.
-  expect(told.map(({ files }) => files > 0)).toEqual([true, false, false, false])
+  expect(received.map(({ files }) => files > 0)).toEqual([true, false, false, false])
 })
 
 test('one packet of fifty lost between them: the same parameters', async (context) => {
@@ -180,9 +183,9 @@ test.concurrent('a firewall between, and a TURN server at the end of a slow line
   const run = await runOnBoth(networks, 2, [`--ice-servers=${url}`], {
     TABRING_TURN_SECRET: secret,
   })
-  const told = ranksOf(run)
-  expectOneRun(told)
-  for (const { kind, roundTripMs } of pathsAcross(told)) {
+  const received = ranksOf(run)
+  expectOneRun(received)
+  for (const { kind, roundTripMs } of pathsAcross(received)) {
     expect(kind).toContain('relay')
     expect(roundTripMs).toBeGreaterThanOrEqual(2 * delayMs)
   }
@@ -191,7 +194,7 @@ test.concurrent('a firewall between, and a TURN server at the end of a slow line
   const { lost } = JSON.parse(line.text.stdout.split('\n')[1])
   expect(lost).toBeGreaterThan(3)
   // Names and passwords expire after 10 minutes; only the launcher and coturn hold the secret.
-  for (const { environment, iceServers } of told) {
+  for (const { environment, iceServers } of received) {
     expect(environment).not.toContain(secret)
     for (const [server] of iceServers) {
       expect(server.username).toMatch(/^\d{10}:[0-9a-f]{16}$/)
@@ -202,7 +205,7 @@ test.concurrent('a firewall between, and a TURN server at the end of a slow line
       expect(server.credential).toMatch(/^[\w+/]{27}=$/)
     }
   }
-  const names = told.map(({ iceServers }) => iceServers[0][0].username)
+  const names = received.map(({ iceServers }) => iceServers[0][0].username)
   expect(new Set(names).size).toBe(4)
   expect(run.stdout + run.stderr.join()).not.toContain(secret)
   // coturn took these, and takes none that have ended.
@@ -223,12 +226,12 @@ test.concurrent('a firewall between, and no TURN server or one with another secr
       return failBehindFirewall(networks, flags, { TABRING_TURN_SECRET: 'of-some-other-server' })
     })(),
   ])
-  for (const told of none) {
-    expect(told).toContain('a TURN server (--ice-servers for the launcher or the server')
+  for (const received of none) {
+    expect(received).toContain('a TURN server (--ice-servers for the launcher or the server')
   }
-  for (const told of refused) {
-    expect(told).toMatch(/No TURN server gave an address \(turn:\S+: 401 \w+\): .* its secret/)
-    expect(told).not.toContain('of-some-other-server')
+  for (const received of refused) {
+    expect(received).toMatch(/No TURN server gave an address \(turn:\S+: 401 \w+\): .* its secret/)
+    expect(received).not.toContain('of-some-other-server')
   }
 })
 
@@ -241,9 +244,9 @@ async function failBehindFirewall(
   networks.setRules('drop', ...launchersAlone)
   const { codes, stderr } = await runOnBoth(networks, 1, flags, env)
   expect(codes).toEqual([1, 1])
-  for (const told of stderr) {
-    expect(told).toMatch(/rank [01] on (alpha|beta) failed first/)
-    expect(told).toMatch(/rank [01].* link to rank [01] .*no connection: none of \d+ addresses/)
+  for (const received of stderr) {
+    expect(received).toMatch(/rank [01] on (alpha|beta) failed first/)
+    expect(received).toMatch(/rank [01].* link to rank [01] .*no connection: none of \d+ addresses/)
   }
   expect(networks.countPackets()).toBeGreaterThan(3)
   return stderr

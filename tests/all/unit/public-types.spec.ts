@@ -91,8 +91,8 @@ afterAll(() => {
 test('every type that a public declaration mentions has a public name', () => {
   const unnamed = [...unnamedTypes(declarationsOf('tsconfig.lib.json'), 'index.d.ts')]
   const toExport = unnamed.filter(([name]) => !Object.hasOwn(inside, name))
-  const told = toExport.map(([name, by]) => `${name}, which ${by.join(' and ')} mention`)
-  expect(told, 'export these from src/index.ts').toEqual([])
+  const received = toExport.map(([name, by]) => `${name}, which ${by.join(' and ')} mention`)
+  expect(received, 'export these from src/index.ts').toEqual([])
   const names = unnamed.map(([name]) => name)
   const surplus = Object.keys(inside).filter((name) => !names.includes(name))
   expect(surplus, 'no longer mentioned, or public by now').toEqual([])

@@ -33,7 +33,7 @@ import { Sequential } from '../../../src/nn/module.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
 import { GradScaler } from '../../../src/optim/grad-scaler.ts'
 import { StepLR } from '../../../src/optim/lr-scheduler/decays.ts'
-import { decodeCrewMessage, encodeCrewMessage } from '../../../src/peer/crew/messages.ts'
+import { decodeElasticMessage, encodeElasticMessage } from '../../../src/peer/elastic/messages.ts'
 import { parseServerMessage } from '../../../src/peer/room/messages.ts'
 import { newRoomUrl, parseRoomUrl } from '../../../src/peer/room/room-url.ts'
 import { RunLog, readRunLog } from '../../../src/trainer/watch/run-log.ts'
@@ -223,7 +223,7 @@ function runLogText(): string {
   const log = new RunLog()
   const id = 'ab'.repeat(8)
   log.add({ event: 'step', step: 2, stateHash: 'ff'.repeat(8) } as never)
-  log.add({ event: 'dealt', step: 2, samples: [1, 2] } as never)
+  log.add({ event: 'assigned', step: 2, samples: [1, 2] } as never)
   log.add({ event: 'group', step: 0, members: [{ id, name: 'a' }], proof: undefined } as never)
   return log.text({ steps: 3 }, null as never)
 }
@@ -559,7 +559,7 @@ export const fileReaders: readonly FileReader[] = [
     read: (bytes) => parseServerMessage(textOf(bytes)),
   },
   {
-    name: 'message of a crew',
+    name: 'message of a member',
     form: 'json',
     codes: /^peer\.protocol$/,
     seeds: () => {
@@ -570,9 +570,9 @@ export const fileReaders: readonly FileReader[] = [
         isRing: false,
       }
       return [
-        textOf(encodeCrewMessage({ type: 'roster', roster })),
+        textOf(encodeElasticMessage({ type: 'roster', roster })),
         textOf(
-          encodeCrewMessage({
+          encodeElasticMessage({
             type: 'report',
             ballot: 3,
             roster,
@@ -586,7 +586,7 @@ export const fileReaders: readonly FileReader[] = [
         ),
       ]
     },
-    read: (bytes) => decodeCrewMessage(bytes),
+    read: (bytes) => decodeElasticMessage(bytes),
   },
 ]
 

@@ -84,9 +84,9 @@ async function run(seed: number, trace?: Trace): Promise<FuzzOutcome> {
   const grownBytes = process.memoryUsage().arrayBuffers - arrayBuffers
   if ((user + system) / 1000 > limits.cpuMs + resultBytes / bytesPerMs)
     violate(`took more than ${limits.cpuMs} ms of CPU time`)
-  const mostBytes = limits.sizeBytes + 200 * input.length + 16 * resultBytes
-  if (grownBytes > mostBytes)
-    violate(`took more than ${mostBytes} bytes for ${input.length} bytes of input`)
+  const maxBytes = limits.sizeBytes + 200 * input.length + 16 * resultBytes
+  if (grownBytes > maxBytes)
+    violate(`took more than ${maxBytes} bytes for ${input.length} bytes of input`)
   return findings
 }
 

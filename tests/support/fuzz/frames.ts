@@ -16,10 +16,10 @@ import {
   type WorldBounds,
 } from '../simulation/scenario.ts'
 import type { Trace } from '../simulation/trace.ts'
-import { HostileLink, type Strike, strikes } from './hostile-link.ts'
+import { HostileLink, type Injection, injections } from './hostile-link.ts'
 import { Findings, type FuzzOutcome, type FuzzTarget, whereOf } from './target.ts'
 
-const bounds: WorldBounds = { sizes: [2, 4], mostInMesh: 4, mostElements: 2000, mostOperations: 4 }
+const bounds: WorldBounds = { sizes: [2, 4], maxInMesh: 4, maxElements: 2000, maxOperations: 4 }
 
 /** Ranks that run a program of collectives, one of which is hostile: its frames are not what its session has written. */
 class HostileRing {
@@ -28,7 +28,7 @@ class HostileRing {
   readonly #env: VirtualEnv
   readonly #trace: Trace | undefined
   readonly #hostile: number
-  readonly #plan = new Map<number, Strike>()
+  readonly #plan = new Map<number, Injection>()
   readonly #groups: readonly ProcessGroup[]
   readonly #waiting = new Set<string>()
   #sent = 0
@@ -45,7 +45,7 @@ class HostileRing {
     this.#hostile = draw.whole(0, size - 1)
     const reach = draw.pick([4, 12, 40])
     for (let left = draw.pick([1, 1, 2, 3, 6]); left > 0; left--)
-      this.#plan.set(draw.whole(0, reach), draw.pick(strikes))
+      this.#plan.set(draw.whole(0, reach), draw.pick(injections))
     const links = this.#link(draw)
     this.#groups = links.map((own, rank) => this.#group(rank, own))
   }
@@ -92,13 +92,13 @@ class HostileRing {
 
   #hostileEnd(inner: Link, draw: Draw, peer: number): Link {
     const next = () => this.#plan.get(this.#sent++)
-    return new HostileLink(inner, draw, next, (message, strike) => {
+    return new HostileLink(inner, draw, next, (message, inject) => {
       this.findings.count('frames')
-      if (strike) {
+      if (inject) {
         this.findings.count('hostile frames')
-        this.findings.note(`!! ${strike}`, this.#env.now())
+        this.findings.note(`!! ${inject}`, this.#env.now())
         const type = message[fieldOffset.type]
-        if (type === FrameType.data || type === FrameType.start || strike === 'bytes')
+        if (type === FrameType.data || type === FrameType.start || inject === 'bytes')
           this.#hasLied = true
       }
       this.#trace?.frame(this.#env.now(), this.#hostile, peer, message)
@@ -178,17 +178,17 @@ class HostileRing {
   #checkError(rank: number, name: string, thrown: unknown): void {
     if (rank === this.#hostile) return
     this.findings.count('collectives that failed')
-    const told = `rank ${rank}: ${name} rejects with`
+    const received = `rank ${rank}: ${name} rejects with`
     const defect = defectIn(thrown)
-    if (defect) this.#violate(`${told} a defect: ${whereOf(defect)}`)
+    if (defect) this.#violate(`${received} a defect: ${whereOf(defect)}`)
     else if (!(thrown instanceof PeerError))
-      this.#violate(`${told} no PeerError: ${whereOf(thrown)}`)
+      this.#violate(`${received} no PeerError: ${whereOf(thrown)}`)
     else if (!/\brank \d/.test(thrown.message))
-      this.#violate(`${told} "${thrown.message}", which names no rank`)
+      this.#violate(`${received} "${thrown.message}", which names no rank`)
     else if (/[^\P{Cc}\n\t]/u.test(thrown.message))
-      this.#violate(`${told} control characters in ${JSON.stringify(thrown.message)}`)
+      this.#violate(`${received} control characters in ${JSON.stringify(thrown.message)}`)
     else if (thrown.message.length > 6000)
-      this.#violate(`${told} ${thrown.message.length} characters`)
+      this.#violate(`${received} ${thrown.message.length} characters`)
   }
 
   #checkMemory(): void {

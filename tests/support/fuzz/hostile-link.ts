@@ -15,7 +15,7 @@ import type { Draw } from '../simulation/draw.ts'
 import { garbage, mutatedBytes, mutatedJson } from './mutate.ts'
 
 /** What a hostile rank does to a message on its way out. */
-export const strikes = [
+export const injections = [
   'field',
   'field',
   'field',
@@ -33,7 +33,7 @@ export const strikes = [
   'flood',
   'garbage',
 ] as const
-export type Strike = (typeof strikes)[number]
+export type Injection = (typeof injections)[number]
 
 type Message = Uint8Array<ArrayBuffer>
 
@@ -95,16 +95,16 @@ function jsonAt(message: Message): number | undefined {
   }
 }
 
-/** The hostile rank's end of a link: what its session sends goes through `strike` first. */
+/** The hostile rank's end of a link: what its session sends goes through `inject` first. */
 export class HostileLink implements Link {
   readonly kind
   readonly maxMessageBytes
   readonly #inner: Link
   readonly #draw: Draw
   /** Which strike meets the next message; undefined for none. */
-  readonly #next: () => Strike | undefined
+  readonly #next: () => Injection | undefined
   /** Called for each message that goes out. */
-  readonly #onsent: (message: Message, strike: Strike | undefined) => void
+  readonly #onsent: (message: Message, inject: Injection | undefined) => void
   readonly #earlier: Message[] = []
   #held: Message | undefined
   /** What frames are numbered by; a wrong number is found at once, and little else would be. */
@@ -115,8 +115,8 @@ export class HostileLink implements Link {
   constructor(
     inner: Link,
     draw: Draw,
-    next: () => Strike | undefined,
-    onsent: (message: Message, strike: Strike | undefined) => void,
+    next: () => Injection | undefined,
+    onsent: (message: Message, inject: Injection | undefined) => void,
   ) {
     this.kind = inner.kind
     this.maxMessageBytes = inner.maxMessageBytes
@@ -134,31 +134,31 @@ export class HostileLink implements Link {
 
   send(message: Message): void {
     const isRecord = this.#changesRecords && jsonAt(message) !== undefined
-    const strike = this.#next() ?? (isRecord ? 'payload' : undefined)
+    const inject = this.#next() ?? (isRecord ? 'payload' : undefined)
     const original = message.slice()
-    const all = strike ? this.#struck(strike, original) : [original]
+    const all = inject ? this.#injected(inject, original) : [original]
     const held = this.#held
-    if (held && strike !== 'hold') {
+    if (held && inject !== 'hold') {
       all.push(held)
       this.#held = undefined
     }
     this.#earlier.push(message.slice())
-    for (const one of all) this.#out(one, strike)
+    for (const one of all) this.#out(one, inject)
   }
 
-  #out(message: Message, strike: Strike | undefined): void {
+  #out(message: Message, inject: Injection | undefined): void {
     const own = message.subarray(0, this.maxMessageBytes) as Message
-    if (this.#isNumbered && own.length >= headerBytes && strike !== 'garbage')
+    if (this.#isNumbered && own.length >= headerBytes && inject !== 'garbage')
       new DataView(own.buffer, own.byteOffset).setUint32(fieldOffset.number, this.#number++, true)
-    this.#onsent(own, strike)
+    this.#onsent(own, inject)
     this.#inner.send(own)
   }
 
-  #struck(strike: Strike, message: Message): Message[] {
+  #injected(inject: Injection, message: Message): Message[] {
     const draw = this.#draw
     const header = headerOf(message) ?? emptyHeader()
     const payload = message.subarray(headerBytes)
-    switch (strike) {
+    switch (inject) {
       case 'field': {
         const name = draw.pick(fields)
         const value = draw.pick([header[name] + 1, header[name] - 1, draw.pick(edges)])
@@ -240,7 +240,7 @@ export class HostileLink implements Link {
   #forged(header: FrameHeader): Message {
     const draw = this.#draw
     const type = draw.pick(Object.values(FrameType))
-    const most = this.maxMessageBytes - headerBytes
+    const max = this.maxMessageBytes - headerBytes
     const length = draw.pick([
       0,
       4,
@@ -248,9 +248,9 @@ export class HostileLink implements Link {
       fingerprintBytes,
       fingerprintBytes + 8,
       draw.whole(0, 64),
-      most,
+      max,
     ])
-    const payload = new Uint8Array(Math.min(length, most))
+    const payload = new Uint8Array(Math.min(length, max))
     if (draw.isOneIn(2)) for (let i = 0; i < payload.length; i++) payload[i] = draw.whole(0, 255)
     const kind = draw.isOneIn(2)
       ? header.kind

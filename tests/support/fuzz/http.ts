@@ -305,11 +305,11 @@ class Siege {
     const client = this.#open(request)
     this.#left.push(client)
     // An upgrade that the server takes stays open; without the header it is another request, whose connection does too.
-    const isTold = await isWithin(
+    const isReport = await isWithin(
       Promise.race([client.closed, once(client.socket, 'data')]),
       answerMs,
     )
-    if (!isTold) this.#violate(`no answer to ${this.#shown(request)}`)
+    if (!isReport) this.#violate(`no answer to ${this.#shown(request)}`)
     // What frames are wrong in is the WebSocket library's; that the server outlives them is ours.
     if (draw.isOneIn(2))
       client.socket.write(Buffer.from([draw.whole(0, 255), draw.whole(0, 255), 1, 2, 3, 4, 5, 6]))
@@ -372,8 +372,8 @@ class Siege {
     if (answer.includes(secret) || /root:[^:]*:0:0/.test(answer))
       this.#violate(`a secret was told to ${what}`)
     // A refusal repeats the path of the request.
-    const told = status?.startsWith('2') ? answer.slice(answer.indexOf('\r\n\r\n')) : ''
-    if (/"[^"]*(\.env|\.git|\.hidden|notes\.txt)/.test(told))
+    const received = status?.startsWith('2') ? answer.slice(answer.indexOf('\r\n\r\n')) : ''
+    if (/"[^"]*(\.env|\.git|\.hidden|notes\.txt)/.test(received))
       this.#violate(`a hidden name was told to ${what}`)
   }
 

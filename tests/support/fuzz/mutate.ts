@@ -210,5 +210,5 @@ const everyEdit: readonly Edit[] = [
 ]
 
 /** Bytes that are nothing. */
-export const garbage = (draw: Draw, most: number): Uint8Array<ArrayBuffer> =>
-  Uint8Array.from({ length: draw.whole(0, most) }, () => draw.whole(0, 255))
+export const garbage = (draw: Draw, max: number): Uint8Array<ArrayBuffer> =>
+  Uint8Array.from({ length: draw.whole(0, max) }, () => draw.whole(0, 255))

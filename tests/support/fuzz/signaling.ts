@@ -44,7 +44,7 @@ const rank = 'u1'
 const rankToken = 'dc'.repeat(16)
 
 /** A host that starts more of them in so short a time would be refused itself. */
-const mostRuns = 4
+const maxRuns = 4
 
 /** Of attackers alone. */
 const roomC = 'cc'.repeat(16)
@@ -165,7 +165,7 @@ class Attack {
     const draw = this.#draw
     if (this.#attackers.size === 0 || draw.isOneIn(7)) this.#open()
     else if (draw.isOneIn(12)) await world.env.advance(draw.pick([1, 20, 1000, 1000, 6000, 20_000]))
-    else if (draw.isOneIn(15) && this.#runs < mostRuns) this.#actAsHost()
+    else if (draw.isOneIn(15) && this.#runs < maxRuns) this.#actAsHost()
     else if (this.#rankKey && draw.isOneIn(10)) await this.#cutOrBringRank()
     else if (draw.isOneIn(25)) this.#leave(draw.pick([...this.#attackers.keys()]))
     else this.#send(draw.pick([...this.#attackers.keys()]))

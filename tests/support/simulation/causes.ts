@@ -51,10 +51,10 @@ export function causeViolations(scenario: Scenario, world: World, hopMs: number)
   const lateMs = plan.kind === 'delay' || plan.kind === 'slow' ? 2 * plan.ms : 0
   const reachMs = scenario.size * hopMs + lateMs
   const { deadMs, pingMs } = sessionDefaults
-  const struckMs = fired.get(plan)!
-  const silentMs = first.atMs - struckMs
+  const injectedMs = fired.get(plan)!
+  const silentMs = first.atMs - injectedMs
   // Before its HELLO a rank may be silent for longer; one that is under way when a link is cut never arrives.
-  if (silences.includes(plan.kind) && plan.phase !== 'joining' && struckMs > hopMs)
+  if (silences.includes(plan.kind) && plan.phase !== 'joining' && injectedMs > hopMs)
     if (silentMs > deadMs + 2 * pingMs + reachMs)
       violations.push(`${plan.kind} was noticed after ${silentMs} ms: ${first.error.message}`)
   for (const { rank, error, atMs } of own) {

@@ -4,7 +4,7 @@ import { type Outcome, simulate } from './simulate.ts'
 import type { Trace } from './trace.ts'
 
 /** Most times that a seed's faults are drawn again because one of them would strike after the end. */
-const mostRedrawn = 40
+const maxRedrawn = 40
 
 /** Runs a seed's world, whose faults have all struck. errors: what was violated, and the command that replays it. */
 export async function checkWorld(
@@ -12,12 +12,12 @@ export async function checkWorld(
   bounds: WorldBounds,
   spec: string,
 ): Promise<Outcome> {
-  for (let redrawn = 0; redrawn <= mostRedrawn; redrawn++) {
+  for (let redrawn = 0; redrawn <= maxRedrawn; redrawn++) {
     const { faults } = drawScenario(seed, bounds, redrawn)
     const outcome = await checkSeed(seed, spec, (_, trace?: Trace) =>
       simulate(drawScenario(seed, bounds, redrawn), trace),
     )
     if (outcome.fired.length === faults.length) return outcome
   }
-  throw new Error(`seed ${seed}: in ${mostRedrawn + 1} draws, not all faults struck`)
+  throw new Error(`seed ${seed}: in ${maxRedrawn + 1} draws, not all faults struck`)
 }

@@ -46,7 +46,7 @@ const settings = { steps: 3 }
 /** The world lasts so long with faults, and then so long without. */
 const times = { faultyMs: 120_000, quietMs: limits.prepareMs + 60_000 }
 
-type Told<T extends ServerMessage['type']> = Extract<ServerMessage, { type: T }>
+type Report<T extends ServerMessage['type']> = Extract<ServerMessage, { type: T }>
 
 /** One room with an elastic run: tabs come, go and come back, also to a new server, and say at random what a member may say. */
 export class ElasticRooms {
@@ -66,9 +66,9 @@ export class ElasticRooms {
   joined = 0
   strangers = 0
   /** By the run's key: what its members have decided last, as all of them know it. */
-  readonly crews = new Map<string, { run: number; ballot: number; ids: string[] }>()
+  readonly elasticMembers = new Map<string, { run: number; ballot: number; ids: string[] }>()
   /** By server, epoch and members: what each rank was told. */
-  readonly links = new Map<string, Map<number, Told<'assign'>>>()
+  readonly links = new Map<string, Map<number, Report<'assign'>>>()
   isQuiet = false
   tabs: readonly Tab[] = []
 
@@ -83,7 +83,7 @@ export class ElasticRooms {
     this.servers += 1
     const server: Rendezvous = new Rendezvous(this.env, {
       send: (id, message) => {
-        if (server === this.server) this.byConnection.get(id)?.told(message, id)
+        if (server === this.server) this.byConnection.get(id)?.received(message, id)
       },
       close: (id) => this.byConnection.get(id)?.closed(id),
       verify: (key, room, nonce, proof) => hmac(key, proofText(room, nonce)) === proof,
@@ -149,8 +149,8 @@ class Tab {
   /** The elastic run that it is in, by the epoch with which it began. */
   #run = 0
   lastEpoch = 0
-  #linking: (Told<'assign'> & { sinceMs: number; isReady: boolean }) | null = null
-  #lobby: Told<'lobby'> | null = null
+  #linking: (Report<'assign'> & { sinceMs: number; isReady: boolean }) | null = null
+  #lobby: Report<'lobby'> | null = null
   /** The last linking, or the run, ended without it. */
   #isLeftOut = false
   /** That of the run, or of the last one. */
@@ -216,7 +216,7 @@ class Tab {
     }
     const linking = this.#linking
     if (linking && !linking.isReady && !draw.isOneIn(4)) {
-      if (draw.isOneIn(20)) this.#strike('late')
+      if (draw.isOneIn(20)) this.#inject('late')
       else this.#ready()
       return
     }
@@ -224,70 +224,70 @@ class Tab {
       this.beQuiet()
       return
     }
-    this.#strike(draw.pick(elasticFaults))
+    this.#inject(draw.pick(elasticFaults))
   }
 
-  #strike(fault: ElasticFault): void {
+  #inject(fault: ElasticFault): void {
     const world = this.#world
     const { draw } = world
-    const crew = world.crews.get(this.#key)
+    const elastic = world.elasticMembers.get(this.#key)
     const linking = this.#linking
     const run = this.#run
-    const strikes = (): true => {
+    const injections = (): true => {
       world.note(`!! ${fault} strikes ${this.name}`)
       world.fired[fault] += 1
       return true
     }
     switch (fault) {
       case 'bye':
-        strikes()
+        injections()
         this.say({ type: 'bye' })
         this.#forget()
         return
       case 'cut':
-        strikes()
+        injections()
         this.#cut()
         return
       case 'half-open':
-        if (this.#token && this.#id && strikes()) this.come()
+        if (this.#token && this.#id && injections()) this.come()
         return
       case 'late':
-        if (linking && strikes()) linking.isReady = true
+        if (linking && injections()) linking.isReady = true
         return
       case 'linkDown':
-        if (linking && linking.links.length > 0 && strikes()) {
+        if (linking && linking.links.length > 0 && injections()) {
           const { peerRank } = draw.pick(linking.links)
           this.say({ type: 'linkDown', epoch: linking.epoch, peerRank, text: 'no way' })
         }
         return
       case 'abort':
-        if (linking && linking.rank >= linking.worldSize - (linking.joining ?? 0) && strikes())
+        if (linking && linking.rank >= linking.worldSize - (linking.joining ?? 0) && injections())
           this.say({ type: 'abort', epoch: linking.epoch, text: 'no data' })
         return
       case 'out':
-        if (run && strikes()) {
+        if (run && injections()) {
           this.#sayOut()
         }
         return
       case 'ranks': {
-        if (!run || !crew || !strikes()) return
+        if (!run || !elastic || !injections()) return
         // They name whom they have links to.
         const ids = draw.shuffled(
           world.tabs.flatMap((tab) => (tab.#key === this.#key && tab.#run ? [tab.#id] : [])),
         )
-        crew.ids = ids.slice(0, draw.whole(1, Math.min(ids.length, meshLimit)))
-        crew.ballot += draw.whole(0, 3)
+        elastic.ids = ids.slice(0, draw.whole(1, Math.min(ids.length, meshLimit)))
+        elastic.ballot += draw.whole(0, 3)
         this.#tellRanks()
         return
       }
       case 'done':
-        if (run && strikes()) {
+        if (run && injections()) {
           this.#hasEnded = true
           this.say({ type: 'done', epoch: Math.max(run, draw.isOneIn(2) ? this.lastEpoch : 0) })
         }
         return
       case 'end':
-        if (run && draw.isOneIn(10) && strikes()) {
+        if (run && draw.isOneIn(10) && injections()) {
           this.#hasEnded = true
           this.say({ type: 'abort', epoch: run, text: 'the loss is NaN' })
         }
@@ -314,7 +314,7 @@ class Tab {
   }
 
   #tellRanks(): void {
-    const { ballot, ids } = this.#world.crews.get(this.#key)!
+    const { ballot, ids } = this.#world.elasticMembers.get(this.#key)!
     if (this.#run && ids.length > 0) this.say({ type: 'ranks', key: this.#key, ballot, ids })
   }
 
@@ -354,14 +354,14 @@ class Tab {
   }
 
   #runNow(): RunNow | undefined {
-    const { crews, draw } = this.#world
-    const crew = crews.get(this.#key)
-    if (!this.#run || !crew || crew.ids.length === 0) return undefined
-    const ballot = Math.max(0, crew.ballot - (draw.isOneIn(4) ? 1 : 0))
-    return { key: this.#key, run: this.#run, ballot, ids: crew.ids, settings }
+    const { elasticMembers, draw } = this.#world
+    const elastic = elasticMembers.get(this.#key)
+    if (!this.#run || !elastic || elastic.ids.length === 0) return undefined
+    const ballot = Math.max(0, elastic.ballot - (draw.isOneIn(4) ? 1 : 0))
+    return { key: this.#key, run: this.#run, ballot, ids: elastic.ids, settings }
   }
 
-  told(message: ServerMessage, connection: string): void {
+  received(message: ServerMessage, connection: string): void {
     const world = this.#world
     if (connection !== this.#connection) return
     if (message.type !== 'ping')
@@ -396,7 +396,7 @@ class Tab {
         this.#hasEnded = false
         this.#key = linking.key!
         if (linking.joining === undefined && linking.rank === 0)
-          world.crews.set(this.#key, {
+          world.elasticMembers.set(this.#key, {
             run: message.epoch,
             ballot: 0,
             ids: linking.members.map(({ id }) => id),
@@ -437,7 +437,7 @@ class Tab {
     else this.say({ type: 'create', ...entry, authKey })
   }
 
-  #takeLobby(lobby: Told<'lobby'>): void {
+  #takeLobby(lobby: Report<'lobby'>): void {
     const world = this.#world
     this.#lobby = lobby
     const { state, members } = lobby
@@ -453,7 +453,7 @@ class Tab {
     if (own.length !== 1) world.violate(`${this.name} is ${own.length} times in its lobby`)
   }
 
-  #takeAssign(message: Told<'assign'>): void {
+  #takeAssign(message: Report<'assign'>): void {
     const world = this.#world
     const { epoch, rank, members, links, joining, worldSize, key } = message
     if (epoch <= this.lastEpoch)
@@ -481,7 +481,7 @@ class Tab {
     )
       world.violate(`${this.name} has links to ${links.map(({ peerRank }) => peerRank)}`)
     const place = `${world.servers}/${epoch}/${members.map(({ id }) => id)}`
-    const others = world.links.get(place) ?? new Map<number, Told<'assign'>>()
+    const others = world.links.get(place) ?? new Map<number, Report<'assign'>>()
     world.links.set(place, others.set(rank, message))
     for (const { peerRank, initiator } of links) {
       const back = others.get(peerRank)?.links.find((link) => link.peerRank === rank)

@@ -35,7 +35,7 @@ export class Tab {
   calls = 0
   isDead = false
   frozenUntilMs = 0
-  hasStruck = false
+  hasInjected = false
   readonly abort = new AbortController()
   private lastMs = 0
 
@@ -58,7 +58,7 @@ export class Tab {
 
   private async call<T>(run: () => Promise<T>): Promise<T> {
     this.calls += 1
-    if (this.fault && this.calls === this.fault.at) this.strike(this.fault)
+    if (this.fault && this.calls === this.fault.at) this.inject(this.fault)
     await this.travel()
     const outcome = await run().then(
       (value) => ({ value }),
@@ -69,8 +69,8 @@ export class Tab {
     return outcome.value
   }
 
-  private strike({ kind }: Fault): void {
-    this.hasStruck = true
+  private inject({ kind }: Fault): void {
+    this.hasInjected = true
     if (kind === 'crash') this.isDead = true
     if (kind === 'freeze') this.frozenUntilMs = this.env.now() + 20_000
     if (kind === 'abort') this.abort.abort(new Error('the user left'))
@@ -174,18 +174,18 @@ async function simulate(seed: number, redrawn: number) {
   const order = draw.shuffled(Array.from({ length: size }, (_, rank) => rank))
   const numberOf = (rank: number) => (isNumbered ? rank : undefined)
   const tabs: Tab[] = []
-  let hasStruck = fault === undefined
+  let hasInjected = fault === undefined
   let stranger: Tab | undefined
   for (const rank of order) {
     await world.wait((draw.share() * comesWithinMs) / size)
     const isMeant = fault?.rank === rank
     if (isMeant && fault.kind === 'late') {
-      hasStruck = true
+      hasInjected = true
       await world.wait(20_000)
     }
     tabs.push(world.join(numberOf(rank), `tab ${rank}`, isMeant ? fault : undefined))
     if (isMeant && (fault.kind === 'twin' || fault.kind === 'stranger')) {
-      hasStruck = true
+      hasInjected = true
       stranger =
         fault.kind === 'twin'
           ? world.join(numberOf(rank), 'twin')
@@ -193,8 +193,8 @@ async function simulate(seed: number, redrawn: number) {
     }
   }
   await world.wait(30_000)
-  const broken = tabs.find((tab) => tab.hasStruck)
-  hasStruck ||= broken !== undefined
+  const broken = tabs.find((tab) => tab.hasInjected)
+  hasInjected ||= broken !== undefined
   // Somebody opens the tab again, as a launcher or a user does.
   const replaces = broken && fault && ['crash', 'abort', 'lose-store'].includes(fault.kind)
   const second = replaces ? world.join(numberOf(fault.rank), 'again') : undefined
@@ -244,7 +244,7 @@ async function simulate(seed: number, redrawn: number) {
   }
   return {
     violations,
-    hasStruck,
+    hasInjected,
     fault,
     formed: formed.length,
     failed: errors.length,
@@ -262,7 +262,7 @@ export async function checkGathering(seed: number, spec: string) {
         `seed ${seed}${what}: ${outcome.violations.slice(0, 4).join('\n  ')}\nReplay it:\n  TABRING_SEED=${seed} npm test -- ${spec}`,
       )
     }
-    if (outcome.hasStruck) return outcome
+    if (outcome.hasInjected) return outcome
   }
   throw new Error(`seed ${seed}: none of the faults drawn for it has struck`)
 }

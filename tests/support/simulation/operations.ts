@@ -88,11 +88,11 @@ function drawAlgorithm(draw: Draw, name: OperationName, shape: GroupShape): Algo
   return draw.pick(algorithms.filter((one) => hasAlgorithm(planned, one)))
 }
 
-/** Mostly few elements, sometimes more than all windows hold; `most` of them in all. */
-function drawLength(draw: Draw, most: number): number {
+/** Mostly few elements, sometimes more than all windows hold; `max` of them in all. */
+function drawLength(draw: Draw, max: number): number {
   if (draw.isOneIn(6)) return draw.whole(0, 2)
-  if (draw.isOneIn(4)) return draw.whole(0, most)
-  return draw.whole(1, Math.min(most, 60))
+  if (draw.isOneIn(4)) return draw.whole(0, max)
+  return draw.whole(1, Math.min(max, 60))
 }
 
 /** `serial` is different for each of a program. */
@@ -100,7 +100,7 @@ export function drawOperation(
   draw: Draw,
   shape: GroupShape,
   serial: number,
-  most: number,
+  max: number,
 ): Operation {
   const { size } = shape
   const name = draw.pick(
@@ -119,7 +119,7 @@ export function drawOperation(
     size,
     type,
     op: hasOp ? op : 'sum',
-    length: drawLength(draw, Math.ceil(most / size)),
+    length: drawLength(draw, Math.ceil(max / size)),
     root: draw.whole(0, size - 1),
     alignment,
     options: {

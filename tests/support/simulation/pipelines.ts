@@ -35,10 +35,10 @@ export function pipelineOperation(
   draw: Draw,
   { index, size }: GroupShape,
   serial: number,
-  mostElements: number,
+  maxElements: number,
 ): Operation {
   const microBatches = draw.whole(1, 6)
-  const length = draw.whole(1, Math.ceil((4 * mostElements) / (size * microBatches)))
+  const length = draw.whole(1, Math.ceil((4 * maxElements) / (size * microBatches)))
   const order = draw.pick([gpipeOrder, interleavedOrder])
   const seed = draw.whole(0, 255)
   const inputsOf = (count: number) =>

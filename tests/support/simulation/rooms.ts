@@ -51,9 +51,9 @@ export interface RoomsOutcome {
   readonly aborted: number
   /** From the server, to all and to the one that was told most. */
   readonly messages: number
-  readonly mostToOne: number
+  readonly maxToOne: number
   /** Lobbies told, to the one that was told most. */
-  readonly mostLobbies: number
+  readonly maxLobbies: number
   /** The most that were connected at a time. */
   readonly peakMembers: number
   /** Ranks of the largest epoch. */
@@ -70,7 +70,7 @@ const crossings = [
   'room-exists',
 ]
 
-type Told<T extends ServerMessage['type']> = Extract<ServerMessage, { type: T }>
+type Report<T extends ServerMessage['type']> = Extract<ServerMessage, { type: T }>
 
 /** To be ready, to run, to be missed by a neighbour or by the server, and for slow messages both ways. */
 const longestEpochMs = limits.readyMs + 3000 + limits.goneMs + limits.pingMs + 20_000
@@ -79,7 +79,7 @@ interface Epoch {
   readonly assignedMs: number
   readonly worldSize: number
   readonly ranks: Map<number, Tab>
-  readonly links: Map<number, Told<'assign'>['links']>
+  readonly links: Map<number, Report<'assign'>['links']>
 }
 
 /** A room's makers by their tokens, as its lobbies tell of them, and since when each has a claim to it. */
@@ -128,7 +128,7 @@ export class RoomsSimulation {
         this.messages += 1
         const tab = this.tabs.get(id)
         if (!tab || tab.isGone) this.violate(`${id} is told ${message.type} after its end`)
-        else tab.told(message)
+        else tab.received(message)
       },
       close: (id) => {
         const tab = this.tabs.get(id)
@@ -163,7 +163,7 @@ export class RoomsSimulation {
   }
 
   /** Who had the room once and is here has it, rather than who had it later or never, until it is handed over. */
-  checkMaker(room: string, { state, members }: Told<'lobby'>): void {
+  checkMaker(room: string, { state, members }: Report<'lobby'>): void {
     const reigns = this.reignsOf(room)
     const { sinceMs, unseen } = reigns
     if (members.some(({ id }) => this.#removed.has(id)))
@@ -250,10 +250,10 @@ export class RoomsSimulation {
       finished: this.finished,
       aborted: this.aborted,
       messages: this.messages,
-      mostToOne: all.reduce((most, tab) => Math.max(most, tab.messages), 0),
-      mostLobbies: all.reduce((most, tab) => Math.max(most, tab.lobbies), 0),
+      maxToOne: all.reduce((max, tab) => Math.max(max, tab.messages), 0),
+      maxLobbies: all.reduce((max, tab) => Math.max(max, tab.lobbies), 0),
       peakMembers,
-      peakRanks: [...this.epochs.values()].reduce((most, one) => Math.max(most, one.worldSize), 0),
+      peakRanks: [...this.epochs.values()].reduce((max, one) => Math.max(max, one.worldSize), 0),
     }
   }
 
@@ -263,15 +263,15 @@ export class RoomsSimulation {
     const epochs = [...this.epochs.keys()].filter((key) => key.startsWith(room)).length
     // Of an epoch: assigned, running, over. Of a member: it came, it went or was detached.
     const updates = tabs.reduce((sum, tab) => sum + tab.updates, 0)
-    const mostLobbies =
+    const maxLobbies =
       2 * tabs.length +
       3 * epochs +
       this.reignsOf(room).handOvers +
       Math.min(updates, this.scenario.lastingMs / limits.lobbyUpdateMs)
     const pings = this.scenario.lastingMs / limits.pingMs
-    const mostOthers = tabs.length + 4 * epochs + pings + 4
+    const maxOthers = tabs.length + 4 * epochs + pings + 4
     for (const { messages, lobbies, signals, epoch, isGone } of tabs) {
-      if (lobbies > mostLobbies || messages - lobbies - signals > mostOthers)
+      if (lobbies > maxLobbies || messages - lobbies - signals > maxOthers)
         this.violate(
           `one of ${tabs.length} members was told ${messages} messages in ${epochs} epochs, ${lobbies} of them lobbies`,
         )
@@ -315,7 +315,7 @@ class Tab {
   #lastEpoch = 0
   #rank = -1
   #peers: number[] = []
-  #hasStruck = false
+  #hasInjected = false
   /** Whether the server said no to what it was told last. */
   #isRefused = false
   #inMs = 0
@@ -336,7 +336,7 @@ class Tab {
     this.#fault = fault
     this.#draw = draw
     this.#latencyMs = fault === 'slow' ? draw.pick([200, 1000, 3000]) : 5
-    if (fault === 'slow') this.#strike('slow')
+    if (fault === 'slow') this.#inject('slow')
   }
 
   come(): void {
@@ -367,16 +367,16 @@ class Tab {
     this.#world.server.lost(this.#id, 'its connection ended (1006)')
   }
 
-  #strike(fault: TabFault): void {
-    this.#hasStruck = true
+  #inject(fault: TabFault): void {
+    this.#hasInjected = true
     this.#world.fired[fault] += 1
     this.#world.note(`!! ${fault} strikes ${this.#id}`)
   }
 
   /** Whether it is time for this fault, which strikes a tab once. */
-  #isStruck(fault: TabFault): boolean {
-    if (this.#fault !== fault || this.#hasStruck) return false
-    this.#strike(fault)
+  #isInjected(fault: TabFault): boolean {
+    if (this.#fault !== fault || this.#hasInjected) return false
+    this.#inject(fault)
     return true
   }
 
@@ -406,7 +406,7 @@ class Tab {
   }
 
   /** The server has sent `message`: it is judged now, and heard later. */
-  told(message: ServerMessage): void {
+  received(message: ServerMessage): void {
     this.messages += 1
     if (message.type === 'signal' || message.type === 'reach') this.signals += 1
     if (message.type !== 'ping') this.#world.note(`${this.#id} is told ${message.type}`)
@@ -505,7 +505,7 @@ class Tab {
         if (message.about === 'create' || message.about === 'join') this.go(true)
         return
       case 'ping':
-        if (this.#fault === 'deaf' && (this.#hasStruck || this.#isStruck('deaf'))) return
+        if (this.#fault === 'deaf' && (this.#hasInjected || this.#isInjected('deaf'))) return
         this.#say({ type: 'pong' })
         return
       case 'lobby':
@@ -513,7 +513,7 @@ class Tab {
         return
       case 'assign': {
         const { epoch } = message
-        if (this.epoch !== epoch || this.#isStruck('never-ready')) return
+        if (this.epoch !== epoch || this.#isInjected('never-ready')) return
         for (const to of this.#peers)
           this.#say({ type: 'signal', epoch, to, attempt: 1, box: 'offer' })
         this.#sayIn(5 * draw.whole(0, 100), epoch, { type: 'ready', epoch })
@@ -543,7 +543,7 @@ class Tab {
     this.#say({ type: 'join', version: protocolVersion, room, proof, info, token })
   }
 
-  #lobby({ state, maker, members }: Told<'lobby'>): void {
+  #lobby({ state, maker, members }: Report<'lobby'>): void {
     const isWaiting = state !== 'assigned' && state !== 'running'
     if (!isWaiting || members.length < 2) return
     const draw = this.#draw
@@ -575,15 +575,15 @@ class Tab {
       const id = ranks.get(draw.pick(this.#peers))!.#memberId
       this.#sayIn(draw.whole(1, ms), epoch, { type: 'remove', id })
     }
-    if (this.#isStruck('bye')) this.#sayIn(ms, epoch, { type: 'bye' })
-    else if (this.#isStruck('abort'))
+    if (this.#isInjected('bye')) this.#sayIn(ms, epoch, { type: 'bye' })
+    else if (this.#isInjected('abort'))
       this.#sayIn(ms, epoch, { type: 'abort', epoch, text: 'the GPU was lost' })
-    else if (this.#peers.length > 0 && this.#isStruck('link-down')) {
+    else if (this.#peers.length > 0 && this.#isInjected('link-down')) {
       const peerRank = draw.pick(this.#peers)
       this.#sayIn(ms, epoch, { type: 'linkDown', epoch, peerRank, text: 'silent for 8000 ms' })
       // Nobody minds where the other was done: then it has all it needs.
       this.#sayIn(ms + 5000, epoch, { type: 'done', epoch })
-    } else if (this.#isStruck('lost') || this.#isStruck('detached')) {
+    } else if (this.#isInjected('lost') || this.#isInjected('detached')) {
       // Its neighbours miss it too where it is lost; the ring runs on where only its signaling is.
       const neighbours = this.#fault === 'lost' ? this.#neighbours(epoch) : []
       this.#world.env.after(ms, () => {

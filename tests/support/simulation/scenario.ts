@@ -40,44 +40,44 @@ export interface Scenario {
 export interface WorldBounds {
   readonly sizes: readonly [from: number, to: number]
   /** Beyond this many ranks they are linked in a ring. */
-  readonly mostInMesh: number
+  readonly maxInMesh: number
   /** Elements of one operation over all ranks. */
-  readonly mostElements: number
-  readonly mostOperations: number
+  readonly maxElements: number
+  readonly maxOperations: number
   /** Whether half of the operations are steps of pipelines, where all ranks of a group are linked. */
   readonly hasPipelines?: boolean
 }
 
 export const smallWorlds: WorldBounds = {
   sizes: [1, 6],
-  mostInMesh: 6,
-  mostElements: 12_000,
-  mostOperations: 8,
+  maxInMesh: 6,
+  maxElements: 12_000,
+  maxOperations: 8,
 }
 export const pipelineWorlds: WorldBounds = { ...smallWorlds, sizes: [2, 6], hasPipelines: true }
 export const middleWorlds: WorldBounds = {
   sizes: [7, 16],
-  mostInMesh: 12,
-  mostElements: 12_000,
-  mostOperations: 6,
+  maxInMesh: 12,
+  maxElements: 12_000,
+  maxOperations: 6,
 }
 export const largeWorlds: WorldBounds = {
   sizes: [17, 64],
-  mostInMesh: 20,
-  mostElements: 16_000,
-  mostOperations: 4,
+  maxInMesh: 20,
+  maxElements: 16_000,
+  maxOperations: 4,
 }
 
 /** `redrawn`: how often its faults are drawn anew, as many as before, because some of them would never strike. */
 export function drawScenario(seed: number, bounds: WorldBounds, redrawn = 0): Scenario {
   const draw = new Draw(seed)
   const size = draw.whole(...bounds.sizes)
-  const isMesh = size > 1 && size <= bounds.mostInMesh && draw.isOneIn(2)
+  const isMesh = size > 1 && size <= bounds.maxInMesh && draw.isOneIn(2)
   const isTight = draw.isOneIn(2)
   const maxMessageBytes = isTight ? 1024 : draw.pick([1024, 4096, 65_536])
   const windows = isTight ? [2048, 4096] : [4096, 16_384, 65_536, 524_288]
-  const most = draw.whole(1, Math.min(size, 4))
-  const machines = Array.from({ length: size }, () => draw.whole(0, most - 1))
+  const max = draw.whole(1, Math.min(size, 4))
+  const machines = Array.from({ length: size }, () => draw.whole(0, max - 1))
   const phases = drawPhases(draw, machines, isMesh || size < 4, bounds)
   const faultsFrom = (from: Draw, count: number) =>
     drawFaults(from, count, { size, isMesh, programs: phases.length })
@@ -129,13 +129,13 @@ function drawPhases(
     }
   let serial = 0
   for (let count = draw.whole(1, 3); count > 0; count--) {
-    const operations = Array.from({ length: draw.whole(1, bounds.mostOperations) }, () => {
+    const operations = Array.from({ length: draw.whole(1, bounds.maxOperations) }, () => {
       serial += 1
       const shape = draw.pick(groups)
       const canPipeline = bounds.hasPipelines && shape.isFullyLinked && shape.size > 1
       return canPipeline && draw.isOneIn(2)
-        ? pipelineOperation(draw, shape, serial, bounds.mostElements)
-        : drawOperation(draw, shape, serial, bounds.mostElements)
+        ? pipelineOperation(draw, shape, serial, bounds.maxElements)
+        : drawOperation(draw, shape, serial, bounds.maxElements)
     })
     phases.push({ operations, isAwaited: !draw.isOneIn(3) })
   }

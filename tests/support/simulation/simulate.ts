@@ -193,7 +193,7 @@ class Simulation {
     const isOdd = odd !== undefined && !this.#world.fired.has(odd) && canBeOdd
     if (isOdd) {
       this.#odd.add(operation)
-      this.#world.strike(odd)
+      this.#world.inject(odd)
     }
     this.#world.isActive()
     this.#world.note(`rank ${rank} begins ${operation.name}`)
@@ -246,13 +246,13 @@ class Simulation {
   }
 
   #checkError(rank: number, name: string, error: unknown, group: number): void {
-    const told = `rank ${rank}: ${name} rejects with ${messageOf(error)}`
-    if (this.#world.fired.size === 0) this.#violate(`${told}, without a fault`)
+    const received = `rank ${rank}: ${name} rejects with ${messageOf(error)}`
+    if (this.#world.fired.size === 0) this.#violate(`${received}, without a fault`)
     else if (this.#hasFired('corrupt')) return
-    else if (!(error instanceof PeerError)) this.#violate(`${told}, which is no PeerError`)
-    else if (!/\brank \d/.test(error.message)) this.#violate(`${told}, which names no rank`)
+    else if (!(error instanceof PeerError)) this.#violate(`${received}, which is no PeerError`)
+    else if (!/\brank \d/.test(error.message)) this.#violate(`${received}, which names no rank`)
     else if (name !== 'ready' && !/(^|\()(\w+ via )?\w+ #\d+/.test(error.message))
-      this.#violate(`${told}, which names no operation`)
+      this.#violate(`${received}, which names no operation`)
     else {
       const ended = this.#world.groups[rank]!.error
       const cause = name === 'ready' ? error : error.cause
@@ -261,7 +261,7 @@ class Simulation {
       const key = `${rank}/${group}`
       if (group > 0 && !this.#ends.has(key)) this.#ends.set(key, cause)
       const end = group > 0 ? this.#ends.get(key) : ended
-      if (cause !== end) this.#violate(`${told}, and the group with ${messageOf(end)}`)
+      if (cause !== end) this.#violate(`${received}, and the group with ${messageOf(end)}`)
     }
   }
 

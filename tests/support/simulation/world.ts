@@ -74,7 +74,7 @@ export class World {
     this.#trace?.note(this.env.now(), text)
   }
 
-  strike(plan: FaultPlan): void {
+  inject(plan: FaultPlan): void {
     this.fired.set(plan, this.env.now())
     this.note(`!! ${plan.kind} strikes rank ${plan.rank}, peer ${plan.peer}`)
   }
@@ -143,7 +143,7 @@ export class World {
         if (!isOfPhase(plan.phase, message)) return false
         seen += 1
         if (seen !== plan.nth) return false
-        this.strike(plan)
+        this.inject(plan)
         return true
       },
     }
@@ -158,7 +158,7 @@ export class World {
       seen += 1
       if (seen !== plan.nth) return
       this.env.after(0, () => {
-        this.strike(plan)
+        this.inject(plan)
         this.#befall(plan)
       })
     })

@@ -98,12 +98,12 @@ describe('without a tsconfig.json', () => {
     const lines = Array.from({ length: 30 }, (_, n) => `const a${n}: number = ''`)
     await write({ 'train.ts': `export {}\n${line}${lines.join('\n')}` })
     const { error } = await check('train.ts')
-    const told = error!.split('\n')
-    expect(told[0]).toBe('module: 31 type errors:')
-    expect(told[1]).toMatch(/^train\.ts:2:7: TS2322: /)
-    expect(told[2]).toMatch(/^ {2}Types of parameters 'a' and 'a' are incompatible\.$/)
-    expect(told.at(-2)).toMatch(/^and \d+ more$/)
-    expect(told).toHaveLength(1 + 20 + 2)
+    const received = error!.split('\n')
+    expect(received[0]).toBe('module: 31 type errors:')
+    expect(received[1]).toMatch(/^train\.ts:2:7: TS2322: /)
+    expect(received[2]).toMatch(/^ {2}Types of parameters 'a' and 'a' are incompatible\.$/)
+    expect(received.at(-2)).toMatch(/^and \d+ more$/)
+    expect(received).toHaveLength(1 + 20 + 2)
   })
 
   test('JavaScript is not checked', async () => {

@@ -10,22 +10,22 @@ afterEach(() => {
 })
 
 class Tab {
-  readonly told: GroupEnds[] = []
+  readonly received: GroupEnds[] = []
   place: Place | undefined
 
   constructor(readonly name: string) {}
 
   tell(words: GroupEnds): void {
-    this.told.push(words)
+    this.received.push(words)
   }
 }
 
-function started(least: number, most: number) {
+function started(min: number, max: number) {
   const log: string[] = []
   let number = 0
   const groups = new ElasticGroups<Tab>({
-    least,
-    most,
+    min,
+    max,
     answerMs: 60_000,
     nextNumber: () => number++,
     onFormed: ({ group }, tabs) =>
@@ -52,8 +52,8 @@ function started(least: number, most: number) {
 }
 
 /** A run whose first group has these tabs. */
-function training(least: number, names: readonly string[]) {
-  const run = started(least, names.length)
+function training(min: number, names: readonly string[]) {
+  const run = started(min, names.length)
   const tabs = names.map((name) => run.open(name))
   for (const tab of tabs) run.ask(tab)
   return { ...run, tabs }
@@ -78,7 +78,7 @@ test('ElasticGroups continues without a lost rank, and tells the others why thei
   const [a, b, c] = tabs
   groups.lost(a, 'rank 0: crashed')
   const words = { group: 0, kind: 'lost', why: 'rank 0: crashed' }
-  expect([b.told, c.told]).toEqual([[words], [words]])
+  expect([b.received, c.received]).toEqual([[words], [words]])
   ask(c)
   expect(log).toEqual(['group 0: a,b,c'])
   ask(b)
@@ -90,15 +90,15 @@ test('ElasticGroups continues without a lost rank, and tells the others why thei
 test('ElasticGroups lets a newcomer in at the next commit, after the ranks that have the state', () => {
   const { log, ask, open, tabs } = training(1, ['a', 'b'])
   const late = open('late')
-  expect(tabs[0].told).toEqual([])
+  expect(tabs[0].received).toEqual([])
   ask(late)
-  expect(tabs.map(({ told }) => told)).toEqual([
+  expect(tabs.map(({ received }) => received)).toEqual([
     [{ group: 0, kind: 'planned', why: 'ranks join' }],
     [{ group: 0, kind: 'planned', why: 'ranks join' }],
   ])
   for (const tab of tabs) ask(tab)
   // The first to ask has not broken the group.
-  expect(tabs[1].told).toHaveLength(1)
+  expect(tabs[1].received).toHaveLength(1)
   expect(log.at(-1)).toBe('group 1: a,b,late')
 })
 
@@ -106,13 +106,13 @@ test('ElasticGroups ends a group at once that waits for its commit when a rank i
   const { groups, ask, open, tabs } = training(1, ['a', 'b'])
   ask(open('late'))
   groups.lost(tabs[0], 'rank 0: crashed')
-  expect(tabs[1].told.map(({ kind }) => kind)).toEqual(['planned', 'lost'])
+  expect(tabs[1].received.map(({ kind }) => kind)).toEqual(['planned', 'lost'])
 })
 
 test('ElasticGroups ends the group for all when one rank has left it', () => {
   const { ask, tabs } = training(1, ['a', 'b'])
   ask(tabs[1])
-  expect(tabs[0].told).toEqual([{ group: 0, kind: 'left', why: 'rank 1 has left the group' }])
+  expect(tabs[0].received).toEqual([{ group: 0, kind: 'left', why: 'rank 1 has left the group' }])
 })
 
 test('ElasticGroups waits for MIN ranks', () => {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { LeastRanks } from '../../../node/least-ranks.ts'
+import { MinRanks } from '../../../node/least-ranks.ts'
 import { failsAgain, Restarts } from '../../../node/restarts.ts'
 import { type ErrorCode, TabringError } from '../../../src/util/errors.ts'
 
@@ -10,26 +10,28 @@ afterEach(() => {
   vi.useRealTimers()
 })
 
-function watched(least: number) {
-  const told: string[] = []
+function watched(min: number) {
+  const received: string[] = []
   const ended: Error[] = []
-  const ranks = new LeastRanks({
-    least,
+  const ranks = new MinRanks({
+    min,
     waitMs: 5000,
     waitFlag: '--timeout',
-    onNotice: (line) => told.push(line),
+    onNotice: (line) => received.push(line),
     onEnd: (error) => ended.push(error),
   })
-  return { ranks, told, ended }
+  return { ranks, received, ended }
 }
 
 test('LeastRanks says once that there are too few ranks, and ends a run that stays so', () => {
-  const { ranks, told, ended } = watched(3)
+  const { ranks, received, ended } = watched(3)
   ranks.count(3, 0)
   ranks.count(2, 1)
   vi.advanceTimersByTime(4000)
   ranks.count(1, 2)
-  expect(told).toEqual(['--elastic: 2 of at least 3 ranks left; waiting for another, at most 5 s'])
+  expect(received).toEqual([
+    '--elastic: 2 of at least 3 ranks left; waiting for another, at most 5 s',
+  ])
   expect(ended).toEqual([])
   vi.advanceTimersByTime(1000)
   expect(ended).toMatchObject([
@@ -38,7 +40,7 @@ test('LeastRanks says once that there are too few ranks, and ends a run that sta
 })
 
 test('LeastRanks ends no run that has its ranks again in time, and waits as long the next time', () => {
-  const { ranks, told, ended } = watched(2)
+  const { ranks, received, ended } = watched(2)
   ranks.count(1, 1)
   vi.advanceTimersByTime(4000)
   ranks.count(2, 0)
@@ -47,14 +49,14 @@ test('LeastRanks ends no run that has its ranks again in time, and waits as long
   vi.advanceTimersByTime(4000)
   ranks.stop()
   vi.advanceTimersByTime(4000)
-  expect(told).toHaveLength(2)
+  expect(received).toHaveLength(2)
   expect(ended).toEqual([])
 })
 
 test('LeastRanks ends a run at once that cannot have its ranks again', () => {
-  const { ranks, told, ended } = watched(2)
+  const { ranks, received, ended } = watched(2)
   ranks.count(1, 0)
-  expect(told).toEqual([])
+  expect(received).toEqual([])
   expect(ended).toMatchObject([
     {
       code: 'peer.lost',

@@ -26,7 +26,7 @@ let tabs: Tab[]
 
 /** A tab without a browser. */
 class Tab {
-  readonly told: GroupEnds[] = []
+  readonly received: GroupEnds[] = []
   readonly variables: Readonly<Record<string, string>>
   rank: number
   isAbandoned = false
@@ -39,7 +39,7 @@ class Tab {
   }
 
   tell(words: GroupEnds): void {
-    this.told.push(words)
+    this.received.push(words)
   }
 
   abandon(): void {
@@ -75,13 +75,13 @@ afterEach(() => {
   vi.useRealTimers()
 })
 
-function start(least: number, most: number, maxRestarts = 3) {
+function start(min: number, max: number, maxRestarts = 3) {
   const log: string[] = []
   const said: string[] = []
   const failures: string[] = []
   let groups = 0
   void runElasticTabs({
-    range: { least, most },
+    range: { min, max },
     restarts: new Restarts(maxRestarts),
     joinTimeoutMs: 600_000,
     nextNumber: () => groups++,
@@ -103,8 +103,8 @@ function start(least: number, most: number, maxRestarts = 3) {
 }
 
 /** A run whose first group has formed. */
-function training(least: number, most: number, maxRestarts?: number) {
-  const run = start(least, most, maxRestarts)
+function training(min: number, max: number, maxRestarts?: number) {
+  const run = start(min, max, maxRestarts)
   for (const tab of tabs) tab.ask()
   return run
 }

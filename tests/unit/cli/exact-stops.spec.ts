@@ -23,7 +23,7 @@ test('Stops counts the time after a loss from its first word, whichever rank tel
   stops.take({ event: 'lost', text: 'rank 2 lost rank 0.', who: 0, rank: 2 }, nowMs + 800)
   stops.take(regrouped, nowMs + 900)
   take(stops, nowMs, 1700, 100)
-  expect(stops.all).toEqual([{ isLoss: true, ms: 1000, ordinaryMs: 100, mostMs: 2000 }])
+  expect(stops.all).toEqual([{ isLoss: true, ms: 1000, ordinaryMs: 100, maxMs: 2000 }])
 })
 
 test('Stops allows ten steps after a loss where steps are slow', () => {
@@ -32,7 +32,7 @@ test('Stops allows ten steps after a loss where steps are slow', () => {
   stops.take({ event: 'lost', text: 'rank 0 lost rank 1.', who: 1, rank: 0 }, nowMs)
   stops.take(regrouped, nowMs)
   take(stops, nowMs, 3000)
-  expect(stops.all).toEqual([{ isLoss: true, ms: 3000, ordinaryMs: 500, mostMs: 5000 }])
+  expect(stops.all).toEqual([{ isLoss: true, ms: 3000, ordinaryMs: 500, maxMs: 5000 }])
 })
 
 test('Stops counts what ranks that come cost beyond an ordinary step', () => {
@@ -43,7 +43,7 @@ test('Stops counts what ranks that come cost beyond an ordinary step', () => {
   stops.take(regrouped, nowMs)
   take(stops, nowMs, 250, 100)
   expect(stops.all).toEqual([
-    { isLoss: false, ms: 350, ordinaryMs: 150, mostMs: 500 },
-    { isLoss: false, ms: 100, ordinaryMs: 150, mostMs: 500 },
+    { isLoss: false, ms: 350, ordinaryMs: 150, maxMs: 500 },
+    { isLoss: false, ms: 100, ordinaryMs: 150, maxMs: 500 },
   ])
 })

@@ -40,10 +40,10 @@ async function begin(...main: string[]) {
 }
 
 test('Ctrl-C ends a command that waits for a disk', { timeout: 10_000 }, async () => {
-  const { child, told, ended } = await begin('await orAbort(open(pipe), signal)')
+  const { child, received, ended } = await begin('await orAbort(open(pipe), signal)')
   child.kill('SIGINT')
   await ended
-  expect([child.signalCode, told.stderr]).toEqual([
+  expect([child.signalCode, received.stderr]).toEqual([
     'SIGINT',
     'command: interrupted; nothing is left\n',
   ])

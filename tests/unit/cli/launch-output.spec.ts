@@ -4,7 +4,11 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { failureText } from '../../../node/launch/failure-text.ts'
 import { LogFiles } from '../../../node/launch/log-files.ts'
-import { lookAtMeeting, readMeeting, writeMeeting } from '../../../node/launch/meeting-file.ts'
+import {
+  pollRendezvous,
+  readRendezvous,
+  writeRendezvous,
+} from '../../../node/launch/rendezvous-file.ts'
 import { Screen } from '../../../node/launch/screen.ts'
 import { sourceLines } from '../../../node/launch/source-lines.ts'
 
@@ -16,7 +20,7 @@ beforeEach(async () => {
 })
 afterEach(() => rm(folder, { recursive: true }))
 
-class Told {
+class Report {
   text = ''
   write(text: string): void {
     this.text += text
@@ -25,7 +29,7 @@ class Told {
 
 describe('the screen', () => {
   test('each line has its rank in front, on its own stream', () => {
-    const [out, err] = [new Told(), new Told()]
+    const [out, err] = [new Report(), new Report()]
     const screen = new Screen(out, err)
     screen.say(2, 'stdout', 'one\ntwo')
     screen.say(0, 'stderr', 'careful')
@@ -35,7 +39,7 @@ describe('the screen', () => {
   })
 
   test('progress is a line every five seconds where there is no terminal, and the last one', () => {
-    const out = new Told()
+    const out = new Report()
     let nowMs = 0
     const screen = new Screen(out, out, () => nowMs)
     for (let step = 1; step <= 8; step++) {
@@ -53,7 +57,7 @@ describe('the screen', () => {
   })
 
   test('only what a rank tells is shown; NaN is no number', () => {
-    const out = new Told()
+    const out = new Report()
     new Screen(out, out).progress({ step: 1, totalSteps: 1, loss: JSON.parse('null') })
     new Screen(out, out).progress({ step: 1, totalSteps: 1 })
     expect(out.text).toBe('step 1/1  loss not a number\nstep 1/1\n')
@@ -156,13 +160,13 @@ test('places in built files become places in their sources', async () => {
 })
 
 describe('the file by which launchers meet', () => {
-  const meeting = { host: 'alpha', port: 29500, key: 'k'.repeat(20), pin: 'sha256/x' as const }
+  const syncPoint = { host: 'alpha', port: 29500, key: 'k'.repeat(20), pin: 'sha256/x' as const }
 
   test('it is read by whoever waits, seen by its owner alone, and taken away again', async () => {
     const path = join(folder, 'runs', 'job.json')
-    const waiting = readMeeting(path, 10_000, new AbortController().signal)
-    const remove = await writeMeeting(path, meeting)
-    expect(await waiting).toEqual(meeting)
+    const waiting = readRendezvous(path, 10_000, new AbortController().signal)
+    const remove = await writeRendezvous(path, syncPoint)
+    expect(await waiting).toEqual(syncPoint)
     expect((await stat(path)).mode & 0o077).toBe(0)
     await remove()
     await expect(stat(path)).rejects.toThrow('ENOENT')
@@ -174,26 +178,26 @@ describe('the file by which launchers meet', () => {
     await writeFile(elsewhere, '')
     await symlink(elsewhere, path)
     await writeFile(`${path}.${process.pid}.tmp`, 'of another', { mode: 0o666 })
-    const remove = await writeMeeting(path, meeting)
+    const remove = await writeRendezvous(path, syncPoint)
     expect(await readFile(elsewhere, 'utf8')).toBe('')
     expect((await lstat(path)).isFile()).toBe(true)
     expect((await stat(path)).mode & 0o077).toBe(0)
-    expect(await lookAtMeeting(path)).toEqual(meeting)
+    expect(await pollRendezvous(path)).toEqual(syncPoint)
     await remove()
-    expect(await lookAtMeeting(path)).toBeNull()
+    expect(await pollRendezvous(path)).toBeNull()
   })
 
   test('a file of another user is refused', async () => {
     const path = join(folder, 'foreign.json')
-    await writeMeeting(path, meeting)
+    await writeRendezvous(path, syncPoint)
     vi.spyOn(process, 'getuid').mockReturnValue((await stat(path)).uid + 1)
-    await expect(lookAtMeeting(path)).rejects.toThrow('who could redirect the run, not to you')
+    await expect(pollRendezvous(path)).rejects.toThrow('who could redirect the run, not to you')
     vi.restoreAllMocks()
   })
 
   test('one that does not come is named with what to do', async () => {
     const path = join(folder, 'none.json')
-    await expect(readMeeting(path, 10, new AbortController().signal)).rejects.toThrow(
+    await expect(readRendezvous(path, 10, new AbortController().signal)).rejects.toThrow(
       `the launcher of rank 0 did not write ${path} within 0.01 s`,
     )
   })

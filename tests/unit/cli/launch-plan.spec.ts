@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { Leader } from '../../../node/launch/crew/leader.ts'
-import type { CrewMember, Part } from '../../../node/launch/crew/messages.ts'
+import { Leader } from '../../../node/launch/coordination/leader.ts'
+import type { LauncherMember, Part } from '../../../node/launch/coordination/messages.ts'
 import { parseLaunch } from '../../../node/launch/options.ts'
 import { notesOnFlags, type Plan, planLaunch } from '../../../node/launch/plan.ts'
 import { readSlurmJob, slurmVariables } from '../../../node/launch/slurm-job.ts'
@@ -128,7 +128,7 @@ describe('in a Slurm job, without a flag', () => {
       masterAddr: 'alpha07',
       isPortFixed: false,
       runId: '4711',
-      meetingFile: '/home/me/.tabring/runs/slurm-4711.0.0.json',
+      rendezvousFile: '/home/me/.tabring/runs/slurm-4711.0.0.json',
     })
     expect(all[6].maxTabs).toBeUndefined()
     expect(all.flatMap(({ notes }) => notes)).toEqual([
@@ -160,7 +160,7 @@ describe('in a Slurm job, without a flag', () => {
       launchers: 7,
       index: 6,
       place: { nodeRank: 2, localRank: 0, localWorldSize: 1 },
-      meetingFile: '/home/me/.tabring/runs/slurm-4714.2.0.json',
+      rendezvousFile: '/home/me/.tabring/runs/slurm-4714.2.0.json',
     })
     expect(plan('train.ts', unevenTask(4, 1, 1)).place?.localWorldSize).toBe(3)
   })
@@ -214,7 +214,7 @@ describe('in a Slurm job, without a flag', () => {
   test('with a key for all there is no file, and the port is the known one', () => {
     const environment = { ...taskPerNode(1), TABRING_ROOM_KEY: '0123456789abcdef' }
     const found = plan('train.ts', environment)
-    expect(found.meetingFile).toBeUndefined()
+    expect(found.rendezvousFile).toBeUndefined()
     expect(found).toMatchObject({ masterPort: 29500, isPortFixed: true })
   })
 })
@@ -232,7 +232,7 @@ function partsOf(plans: readonly Plan[]): Part[] {
   })
   const parts: Part[] = []
   for (const { index, tabs, place, launchers } of plans.toReversed()) {
-    const member: CrewMember = { index, name: 'host', tabs: Number(tabs), place }
+    const member: LauncherMember = { index, name: 'host', tabs: Number(tabs), place }
     leader.join(member, launchers, (order) => {
       if (order.type === 'start') parts[index!] = order.part
     })

@@ -155,9 +155,9 @@ test('restarts: three of single tabs in an elastic run; of all ranks none unless
 
 test('--elastic MIN:MAX: the run begins with MIN ranks, and may have MAX', () => {
   const { worldSize, range, config } = optionsOf('--elastic', '2:4')
-  expect({ worldSize, range }).toEqual({ worldSize: 2, range: { least: 2, most: 4 } })
+  expect({ worldSize, range }).toEqual({ worldSize: 2, range: { min: 2, max: 4 } })
   expect(config.elastic).toBe(true)
-  expect(optionsOf('--elastic', '3:3')).toMatchObject({ worldSize: 3, range: { most: 3 } })
+  expect(optionsOf('--elastic', '3:3')).toMatchObject({ worldSize: 3, range: { max: 3 } })
   const plain = optionsOf('--nproc-per-node', '4')
   expect(plain).not.toHaveProperty('range')
   expect(plain.config.elastic).toBe(true)

@@ -201,15 +201,17 @@ test.each([
   reporter.stop()
   const lines = output.text.trim().split('\n')
   if (isJson) {
-    const told = lines.map((line) => JSON.parse(line))
-    expect(told.map(({ event }) => event)).toEqual([
+    const received = lines.map((line) => JSON.parse(line))
+    expect(received.map(({ event }) => event)).toEqual([
       'resumed',
       'unlike',
       'step',
       'checkpoint',
       'done',
     ])
-    expect([told[0], told[1], told[3]]).toEqual([0, 1, 3].map((at) => resumedEvents[at]))
+    expect([received[0], received[1], received[3]]).toEqual(
+      [0, 1, 3].map((at) => resumedEvents[at]),
+    )
     return
   }
   expect(error.text).toBe(
@@ -233,16 +235,16 @@ test.each([
   const reporter = makeReporter({ isJson, worldSize: 3, epochs: 1, metric }, output, error)
   const unlike = { event: 'unlike', step: 1, text: 'rank 2 differs', isLasting: true } as const
   const waits = { event: 'undecided', hadMore: false, step: 8, rank: 2 } as const
-  const told: TabEvent[] = [
+  const received: TabEvent[] = [
     { ...unlike, rank: 1 },
     { ...waits, missing: ['a.1'] },
     { ...waits, missing: null },
   ]
-  for (const event of told) reporter.event(event)
+  for (const event of received) reporter.event(event)
   for (const rank of [0, 2]) reporter.event({ ...unlike, rank })
   expect(error.text).toBe(isJson ? '' : 'train: after step 1: rank 2 differs\n')
   const lines = output.text.split('\n').filter(Boolean)
-  expect(lines.map((line) => JSON.parse(line))).toEqual(isJson ? told : [])
+  expect(lines.map((line) => JSON.parse(line))).toEqual(isJson ? received : [])
 })
 
 test.each([
@@ -311,8 +313,8 @@ test('links through the server, and a run with nothing left to train, are told',
     ['relay', 'webrtc'],
     ['webrtc', 'webrtc'],
   ]
-  const told = links.map((own, rank) => ({ ...first, rank, links: own }))
-  reporter.done(told, null)
+  const received = links.map((own, rank) => ({ ...first, rank, links: own }))
+  reporter.done(received, null)
   expect(error.text).toBe(
     'train: nothing left to train: the checkpoint is of the last step, 8, best accuracy 50.00 %\n' +
       'train: 2 of 3 ranks have this checkpoint\n',

@@ -85,8 +85,8 @@ const begun = (rank: number) => ({ event: 'phase', phase: 'load', rank })
 const joined = (rank: number) => ({ event: 'regrouped', step: 9, worldSize: 3, rank })
 
 test('an elastic run ends well without a tab that was lost, and with one that joined', async () => {
-  const told: string[] = []
-  const onLost = (text: string) => told.push(text)
+  const received: string[] = []
+  const onLost = (text: string) => received.push(text)
   const group = new TabGroup({ worldSize: 3, timeoutMs: 60_000, onEvent: ignore, onLost })
   for (const tab of [0, 1, 2]) group.event(tab, begun(tab))
   group.lose(1, 'its tab crashed.')
@@ -101,7 +101,7 @@ test('an elastic run ends well without a tab that was lost, and with one that jo
   for (const [tab, rank] of [0, 1, 2].map((rank) => [[0, 2, joiner][rank], rank]))
     group.done(tab, done(rank))
   expect((await group.finished).map(({ rank }) => rank)).toEqual([0, 1, 2])
-  expect(told).toEqual(['rank 1: its tab crashed.'])
+  expect(received).toEqual(['rank 1: its tab crashed.'])
 })
 
 test.each([
@@ -113,8 +113,8 @@ test.each([
   ['that stopped for so long that the server let it go', 'signal.lost', 'signaling: it ended.'],
   ['whose worker ended', 'worker.dead', 'compute worker: ended (crashed).'],
 ])('an elastic run ends well without a tab %s', async (_, code, message) => {
-  const told: string[] = []
-  const onLost = (text: string) => told.push(text)
+  const received: string[] = []
+  const onLost = (text: string) => received.push(text)
   const group = new TabGroup({ worldSize: 2, timeoutMs: 60_000, onEvent: ignore, onLost })
   for (const tab of [0, 1]) group.event(tab, begun(tab))
   // Its page tells it once more.
@@ -123,12 +123,12 @@ test.each([
   await vi.advanceTimersByTimeAsync(1000)
   group.done(0, done(0))
   expect(await group.finished).toHaveLength(1)
-  expect(told).toEqual([`rank 1: ${message}`])
+  expect(received).toEqual([`rank 1: ${message}`])
 })
 
 test('an elastic run does not wait for a tab that has not joined, nor end by its failure', async () => {
-  const told: string[] = []
-  const onLost = (text: string) => told.push(text)
+  const received: string[] = []
+  const onLost = (text: string) => received.push(text)
   const group = new TabGroup({ worldSize: 2, timeoutMs: 60_000, onEvent: ignore, onLost })
   for (const tab of [0, 1]) group.event(tab, begun(tab))
   group.lose(1, 'its tab crashed.')
@@ -139,7 +139,7 @@ test('an elastic run does not wait for a tab that has not joined, nor end by its
   group.add()
   group.done(0, done(0))
   expect(await group.finished).toHaveLength(1)
-  expect(told).toEqual([
+  expect(received).toEqual([
     'rank 1: its tab crashed.',
     'the new tab: no adapter',
     'the new tab: the run has ended',
@@ -147,8 +147,8 @@ test('an elastic run does not wait for a tab that has not joined, nor end by its
 })
 
 test('a tab that gets ready to join is no rank yet: it neither continues the run nor is named as a rank', async () => {
-  const told: string[] = []
-  const onLost = (text: string) => told.push(text)
+  const received: string[] = []
+  const onLost = (text: string) => received.push(text)
   const group = new TabGroup({ worldSize: 2, timeoutMs: 60_000, onEvent: ignore, onLost })
   for (const tab of [0, 1]) group.event(tab, begun(tab))
   group.lose(1, 'its tab crashed.')
@@ -161,20 +161,20 @@ test('a tab that gets ready to join is no rank yet: it neither continues the run
   await expect(group.finished).rejects.toThrow(
     /^rank 0: its tab crashed\. No other rank is left\.$/,
   )
-  expect(told).toEqual(['rank 1: its tab crashed.', 'the new tab: its tab was closed.'])
+  expect(received).toEqual(['rank 1: its tab crashed.', 'the new tab: its tab was closed.'])
 })
 
 /** An elastic run of three ranks, `a`, `b` and `c` in their room, and what it reports. */
 function threeRanks() {
-  const told: string[] = []
+  const received: string[] = []
   const group = new TabGroup({
     worldSize: 3,
     timeoutMs: 60_000,
     onEvent: ignore,
     onLost: ignore,
-    onGone: (tab) => told.push(`gone ${tab}`),
-    onUndecided: (tab, text) => told.push(text ?? `${tab} may continue`),
-    onStepsLost: (text) => told.push(text),
+    onGone: (tab) => received.push(`gone ${tab}`),
+    onUndecided: (tab, text) => received.push(text ?? `${tab} may continue`),
+    onStepsLost: (text) => received.push(text),
   })
   for (const [tab, id] of ['a', 'b', 'c'].entries()) {
     group.isMember(tab, id)
@@ -182,25 +182,25 @@ function threeRanks() {
   }
   const waits = (missing: readonly string[] | null, hadMore = false) =>
     group.event(2, { event: 'undecided', missing, hadMore, step: 8, rank: 2 })
-  return { group, told, waits }
+  return { group, received, waits }
 }
 
 test('a rank may continue when all that it waits for are gone, whichever is known first', () => {
-  const { group, told, waits } = threeRanks()
+  const { group, received, waits } = threeRanks()
   for (const tab of [0, 1]) group.lose(tab, 'its tab crashed.')
   waits(['a.1', 'b.1'])
-  expect(told.splice(0)).toEqual(['gone 0', 'gone 1', '2 may continue'])
+  expect(received.splice(0)).toEqual(['gone 0', 'gone 1', '2 may continue'])
   waits(null)
   group.add()
   const later = threeRanks()
   later.group.lose(0, 'its tab crashed.')
   later.waits(['a.1', 'b.1'], true)
-  const [, text] = later.told.splice(0)
+  const [, text] = later.received.splice(0)
   expect(text).toBe(
     'rank 2 waits for rank 1, which had newer steps: here the newest is step 8. End with Ctrl-C, and continue from a checkpoint (--resume).',
   )
   later.group.lose(1, 'its tab crashed.')
-  expect(later.told).toEqual([
+  expect(later.received).toEqual([
     'gone 1',
     'The ranks that are gone had newer steps, which are lost: the newest is step 8.',
     '2 may continue',
@@ -213,13 +213,13 @@ test.each([
   ['that nobody knows', ['a.1', 'x.1'], 'other ranks, which may train on without it'],
   ['without a name', [], 'other ranks, which may train on without it'],
 ])('a rank that waits for one %s is not told to continue', (_, missing, who) => {
-  const { group, told, waits } = threeRanks()
+  const { group, received, waits } = threeRanks()
   group.lose(0, 'its tab crashed.')
   waits(missing)
-  expect(told).toEqual(['gone 0', expect.stringContaining(`rank 2 waits for ${who}.`)])
+  expect(received).toEqual(['gone 0', expect.stringContaining(`rank 2 waits for ${who}.`)])
   waits(null)
   group.lose(1, 'its tab crashed.')
-  expect(told).toHaveLength(3)
+  expect(received).toHaveLength(3)
   group.stop()
 })
 
@@ -242,15 +242,15 @@ test('where an elastic run does not continue, the tabs that it lost are named fi
 })
 
 test('tabs that end after the run say nothing', async () => {
-  const told: string[] = []
-  const onLost = (text: string) => told.push(text)
+  const received: string[] = []
+  const onLost = (text: string) => received.push(text)
   const group = new TabGroup({ worldSize: 1, timeoutMs: 60_000, onEvent: ignore, onLost })
   group.event(0, begun(0))
   const joiner = group.add()
   group.done(0, done(0))
   expect(await group.finished).toHaveLength(1)
   group.lose(joiner, 'its tab was closed.')
-  expect(told).toEqual([])
+  expect(received).toEqual([])
 })
 
 test.each([

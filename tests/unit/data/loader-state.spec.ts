@@ -65,13 +65,13 @@ describe("a sampler's own epoch", () => {
   })
 
   test('a sampler of one’s own is left alone, or gives the order of a counted epoch', async () => {
-    const told: number[] = []
-    const own = Object.assign([4, 2], { setEpoch: (epoch: number) => told.push(epoch) })
+    const received: number[] = []
+    const own = Object.assign([4, 2], { setEpoch: (epoch: number) => received.push(epoch) })
     const loader = loaderOf({ sampler: own })
     await epochOf(loader)
-    expect(told).toEqual([])
+    expect(received).toEqual([])
     loader.setEpoch(6)
-    expect(told).toEqual([6])
+    expect(received).toEqual([6])
     const rolling = Object.assign([0, 1], { indices: (epoch: number) => [epoch, epoch + 1] })
     const counting = loaderOf({ sampler: rolling, batchSize: 2 })
     const labels = [await epochOf(counting), await epochOf(counting)]

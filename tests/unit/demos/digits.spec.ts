@@ -153,10 +153,10 @@ test('given files reach all ranks in pieces, told as they go', async () => {
   const results = await Promise.all(ranks.map(({ end }) => end))
   expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
   for (const { events, trainer } of ranks) {
-    const told = events.flatMap((event) => (event.event === 'given' ? [event] : []))
-    expect(told.map(({ doneBytes }) => doneBytes)).toEqual([pieceBytes, given.length])
-    expect(told[0].totalBytes).toBe(given.length)
-    expect(await trainer.look('mistakes', null)).toMatchObject({ looked: 5 })
+    const received = events.flatMap((event) => (event.event === 'given' ? [event] : []))
+    expect(received.map(({ doneBytes }) => doneBytes)).toEqual([pieceBytes, given.length])
+    expect(received[0].totalBytes).toBe(given.length)
+    expect(await trainer.query('mistakes', null)).toMatchObject({ checked: 5 })
   }
   close()
 })

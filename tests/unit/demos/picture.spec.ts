@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { outlineOf } from '../../../demos/picture/band.ts'
 import { decibelsOf, errorPicture, meanSquaredError } from '../../../demos/picture/closeness.ts'
-import { mostPixelsASide } from '../../../demos/picture/meta.ts'
+import { maxPixelsASide } from '../../../demos/picture/meta.ts'
 import { readPicture, writePicture } from '../../../demos/picture/pixels.ts'
 import { writePlace } from '../../../demos/picture/places.ts'
 import { drawScene } from '../../../demos/picture/scene.ts'
@@ -42,9 +42,9 @@ test.each([
   [
     'a wide picture',
     writePicture({
-      width: mostPixelsASide + 1,
+      width: maxPixelsASide + 1,
       height: 8,
-      rgb: new Uint8Array(24 * (mostPixelsASide + 1)),
+      rgb: new Uint8Array(24 * (maxPixelsASide + 1)),
     }),
     'a side of 257 x 8 pixels',
   ],

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import {
-  mostInLink,
+  maxInLink,
   onGrid,
   pointsFromText,
   pointsToBytes,
@@ -42,8 +42,8 @@ test('points go through an address as they are, to the bits that ranks train on'
 })
 
 test('an address holds 600 points in less than 2,000 characters, and no more', () => {
-  expect(pointsToText(drawn(mostInLink))!.length).toBeLessThanOrEqual(2000 - 200)
-  expect(pointsToText(drawn(mostInLink + 1))).toBeNull()
+  expect(pointsToText(drawn(maxInLink))!.length).toBeLessThanOrEqual(2000 - 200)
+  expect(pointsToText(drawn(maxInLink + 1))).toBeNull()
 })
 
 test.each(['', 'AAA', 'A'.repeat(31), `${'A'.repeat(30)}+++`, 'g'.repeat(30), 'A'.repeat(1803)])(
@@ -61,8 +61,8 @@ test.each(['relu-4', 'sigmoid-8-8', 'tanh-32-32'])(
     const [{ trainer, end }] = ranks
     await end
     const side = 5
-    const { layers } = await trainer.look('hidden', { side })
-    const { probabilities } = await trainer.look('boundary', { side })
+    const { layers } = await trainer.query('hidden', { side })
+    const { probabilities } = await trainer.query('boundary', { side })
     const state = await trainer.stateDict()
     close()
     const { units } = partsOf(model)

@@ -18,7 +18,7 @@ import { drawInputs, type Story, tellRun } from '../../../demos/ring/story.ts'
 import { chunksOf } from '../../../src/peer/algorithms/plan.ts'
 import { elements, reduced, reducedByMachines } from '../../support/collective-reference.ts'
 
-const told = (some: Partial<RingSettings>): Promise<Story> =>
+const received = (some: Partial<RingSettings>): Promise<Story> =>
   tellRun(settle({ ...defaultSettings, ...some }))
 
 /** Each cost that has an exact formula, by name, with both numbers. */
@@ -40,7 +40,7 @@ const heldAt = ({ held }: Story, ms: number) =>
 describe('the ring demo', () => {
   it('gives its stated result', async () => {
     const { ranks, length, algorithm, steps, bytesPerRank } = meta.expected
-    const story = await told({ ranks, length, algorithm })
+    const story = await received({ ranks, length, algorithm })
     expectRight(story)
     const [inSteps, inBytes] = costsOf(story)
     expect(inSteps.counted).toBe(steps)
@@ -58,7 +58,14 @@ describe('the ring demo', () => {
       for (const lossPercent of [0, 10])
         for (const length of [1, ranks + 1, 3001]) {
           const machines = ranks > 4 ? 3 : 1
-          const story = await told({ algorithm, ranks, length, lossPercent, machines, seed: ranks })
+          const story = await received({
+            algorithm,
+            ranks,
+            length,
+            lossPercent,
+            machines,
+            seed: ranks,
+          })
           const name = `${ranks} ranks, ${length} elements, ${lossPercent} % lost`
           expect(story.failure, name).toBe('')
           expectRight(story)
@@ -84,9 +91,9 @@ describe('the ring demo', () => {
   it('repeats a run to the last bit and moment, and another seed gives another', async () => {
     const settings = { ranks: 5, length: 50_000, lossPercent: 5, latencyMs: 3 }
     const [one, same, other] = [
-      await told({ ...settings, seed: 7 }),
-      await told({ ...settings, seed: 7 }),
-      await told({ ...settings, seed: 8 }),
+      await received({ ...settings, seed: 7 }),
+      await received({ ...settings, seed: 7 }),
+      await received({ ...settings, seed: 8 }),
     ]
     expect(same).toEqual(one)
     const times = ({ messages }: Story) => messages.map(({ arrivedMs }) => arrivedMs)
@@ -96,7 +103,7 @@ describe('the ring demo', () => {
   it('takes the time of its formula, but for headers', async () => {
     for (const algorithm of ['ring', 'direct', 'oneShot'] as const)
       for (const ranks of [2, 4, 9]) {
-        const story = await told({ algorithm, ranks, length: 10_000, latencyMs: 10, rateMb: 1 })
+        const story = await received({ algorithm, ranks, length: 10_000, latencyMs: 10, rateMb: 1 })
         const { stated, counted } = costsOf(story).find(({ unit }) => unit === 'ms')!
         expect(counted / stated!, `${algorithm}, ${ranks} ranks`).toBeGreaterThan(1)
         expect(counted / stated!, `${algorithm}, ${ranks} ranks`).toBeLessThan(1.02)
@@ -104,7 +111,12 @@ describe('the ring demo', () => {
   })
 
   it('a rank sends no faster than its rate, over all its links', async () => {
-    const { messages } = await told({ algorithm: 'direct', ranks: 6, length: 9000, rateMb: 0.5 })
+    const { messages } = await received({
+      algorithm: 'direct',
+      ranks: 6,
+      length: 9000,
+      rateMb: 0.5,
+    })
     for (let rank = 0; rank < 6; rank++) {
       const sent = messages
         .filter(({ from }) => from === rank)
@@ -118,7 +130,7 @@ describe('the ring demo', () => {
   })
 
   it('loses messages at the rate that is set, sends them again after 0.5, 1, 2 s, and keeps the order', async () => {
-    const story = await told({ ranks: 16, length: 100_000, lossPercent: 10, latencyMs: 1 })
+    const story = await received({ ranks: 16, length: 100_000, lossPercent: 10, latencyMs: 1 })
     const attempts = story.messages.flatMap((message) => message.attempts)
     const lost = attempts.filter(({ isLost }) => isLost).length
     expect(lost / attempts.length).toBeGreaterThan(0.05)
@@ -134,12 +146,12 @@ describe('the ring demo', () => {
     }
     const resent = momentOf(story, story.endMs).resent
     expect(resent).toBe(lost)
-    const calm = await told({ ranks: 16, length: 100_000, latencyMs: 1 })
+    const calm = await received({ ranks: 16, length: 100_000, latencyMs: 1 })
     expect(story.endMs).toBeGreaterThan(calm.endMs + 500)
   })
 
   it('a link that loses for so long that a rank counts as lost ends the run, by name', async () => {
-    const story = await told({
+    const story = await received({
       ...{ ranks: 16, length: 100_000, rateMb: 0.1, latencyMs: 200, lossPercent: 10, seed: 8 },
     })
     expect(story.failure).toMatch(/^rank \d+ lost rank \d+: .*nothing heard .*\(allReduce #0/)
@@ -148,7 +160,7 @@ describe('the ring demo', () => {
   })
 
   it('shows each step of a ring: who holds what, and what is called how', async () => {
-    const story = await told({})
+    const story = await received({})
     const stops = stopsOf(story)
     expect(momentOf(story, 0).phase).toBe('Reduce-scatter, step 1 of 3')
     expect(momentOf(story, 0).underWay).toHaveLength(4)
@@ -177,7 +189,7 @@ describe('the ring demo', () => {
   })
 
   it('a segment that is here shows as a part of its chunk', async () => {
-    const story = await told({ ranks: 2, length: 100_000, rateMb: 0.1 })
+    const story = await received({ ranks: 2, length: 100_000, rateMb: 0.1 })
     const parts = story.held.flat(2).map(({ seen }) => seen)
     const partly = parts.find((runs) => runs.length === 2)!
     expect(partly[0].end).toBeCloseTo((64 * 1024 - 36) / 4 / 50_000, 2)
@@ -186,7 +198,7 @@ describe('the ring demo', () => {
 
   it('one turned bit fails the ticks of every algorithm', async () => {
     for (const algorithm of ['ring', 'direct', 'oneShot', 'hierarchical'] as const) {
-      const { verdict } = await told({ algorithm, ranks: 5, machines: 2, flip: 1 })
+      const { verdict } = await received({ algorithm, ranks: 5, machines: 2, flip: 1 })
       expect(verdict.unlikeLoop, algorithm).toBeGreaterThan(0)
       expect(Math.max(...verdict.unlikeFirst), algorithm).toBeGreaterThan(0)
     }

@@ -96,12 +96,12 @@ test.each([
   ['1f1b', [3, 2, 1]],
 ] as const)('%s: each stage holds at most %j micro-batches', (schedule, expected) => {
   const step = simulated({ devices: 3, schedule }, 6)
-  const most = [0, 0, 0]
+  const max = [0, 0, 0]
   let moved = 0
   for (let ms = 0; ms < step.endMs; ms += 0.4) {
     const { held, transfers, running } = momentOf(step, 3, ms)
     held.forEach((own, stage) => {
-      most[stage] = Math.max(most[stage], own.length)
+      max[stage] = Math.max(max[stage], own.length)
     })
     moved += transfers.length
     for (const one of transfers) expect(Math.abs(one.from - one.to)).toBe(1)
@@ -109,7 +109,7 @@ test.each([
       if (task) expect(task.stage).toBe(stage)
     })
   }
-  expect(most).toEqual(expected)
+  expect(max).toEqual(expected)
   expect(moved).toBeGreaterThan(0)
   const end = momentOf(step, 3, step.endMs)
   expect(end.held).toEqual([[], [], []])

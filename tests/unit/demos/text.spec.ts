@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { attentionMaps } from '../../../demos/text/attention-maps.ts'
-import { drawToken } from '../../../demos/text/looks.ts'
+import { drawToken } from '../../../demos/text/queries.ts'
 import { story } from '../../../demos/text/story.ts'
 import {
   blockSize,
@@ -161,12 +161,12 @@ test('looks on two ranks: one text, one set of probabilities, maps whose rows su
   const answers = await Promise.all(
     ranks.map(async ({ trainer }) => {
       const ask = { temperature: 1, seed: 5 }
-      const long = await trainer.look('sample', { prompt: 'abc', length: 6, ...ask })
+      const long = await trainer.query('sample', { prompt: 'abc', length: 6, ...ask })
       return {
         long,
-        next: await trainer.look('probabilities', { prompt: 'abc' }),
-        maps: await trainer.look('attention', { prompt: 'abc a' }),
-        vocabulary: await trainer.look('vocabulary', undefined),
+        next: await trainer.query('probabilities', { prompt: 'abc' }),
+        maps: await trainer.query('attention', { prompt: 'abc a' }),
+        vocabulary: await trainer.query('vocabulary', undefined),
       }
     }),
   )
@@ -193,6 +193,6 @@ test('looks on two ranks: one text, one set of probabilities, maps whose rows su
     ['attention', {}, 'prompt: undefined is no text'],
   ]
   for (const [name, input, text] of asked)
-    await expect(ranks[0].trainer.look(name, input)).rejects.toThrow(text)
+    await expect(ranks[0].trainer.query(name, input)).rejects.toThrow(text)
   close()
 })

@@ -125,7 +125,7 @@ const calls: Readonly<Record<string, Call>> = {
     return { wait: () => Promise.all([to.wait(), from.wait()]), read: () => x.read() }
   },
   allGatherObject: (group, _, of) =>
-    told(
+    received(
       dist.allGatherObject(
         everyone(() => 0),
         of + group.rank,
@@ -133,16 +133,18 @@ const calls: Readonly<Record<string, Call>> = {
       ),
     ),
   gatherObject: (group, _, of) =>
-    told(dist.gatherObject(of + group.rank, group.rank === 1 ? [0, 0, 0] : null, 1, { group })),
+    received(dist.gatherObject(of + group.rank, group.rank === 1 ? [0, 0, 0] : null, 1, { group })),
   broadcastObjectList: (group, _, of) => {
     const list = [of + group.rank, 'x'.repeat(of)]
-    return told(dist.broadcastObjectList(list, 1, { group }).then(() => list))
+    return received(dist.broadcastObjectList(list, 1, { group }).then(() => list))
   },
   scatterObjectList: (group, _, of) =>
-    told(dist.scatterObjectList([0], group.rank === 1 ? [of, of + 1, of + 2] : null, 1, { group })),
+    received(
+      dist.scatterObjectList([0], group.rank === 1 ? [of, of + 1, of + 2] : null, 1, { group }),
+    ),
 }
 
-const told = (promise: Promise<unknown>): Begun => {
+const received = (promise: Promise<unknown>): Begun => {
   promise.catch(() => undefined)
   return { wait: () => promise, read: () => promise }
 }

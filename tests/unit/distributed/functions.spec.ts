@@ -34,9 +34,9 @@ describe('tensors', () => {
       const parameter = new Parameter([2], Float32Array.of(rank + 1, 4))
       await dist.allReduce(array, { group })
       await dist.allReduce(parameter, { group, op: dist.ReduceOp.AVG })
-      const least = Float32Array.of(rank - 1)
-      await dist.reduce(least, 1, { group, op: dist.ReduceOp.MIN })
-      return [...array, ...(await parameter.read()), rank === 1 ? least[0] : 'undefined']
+      const min = Float32Array.of(rank - 1)
+      await dist.reduce(min, 1, { group, op: dist.ReduceOp.MIN })
+      return [...array, ...(await parameter.read()), rank === 1 ? min[0] : 'undefined']
     })
     expect(got).toEqual([
       [3, 30, 2, 4, 'undefined'],
@@ -125,8 +125,8 @@ describe('tensors', () => {
       const input = Int32Array.from({ length: 6 }, (_, i) => i * (rank + 1))
       const output = new Int32Array(2)
       await dist.reduceScatterTensor(output, input, { group })
-      const most = new Int32Array(2)
-      await dist.reduceScatterTensor(most, input, { group, op: dist.ReduceOp.MAX })
+      const max = new Int32Array(2)
+      await dist.reduceScatterTensor(max, input, { group, op: dist.ReduceOp.MAX })
       // Rows of two travel whole: rank r keeps one and sends the others r + 1 and r + 2.
       const rows = [1, 2, 3].map((_, to) => ((to - rank + 3) % 3) + 1)
       const taken = [0, 1, 2].map((from) => ((rank - from + 3) % 3) + 1)
@@ -136,16 +136,16 @@ describe('tensors', () => {
       )
       const got = new Parameter([6, 2], new Float32Array(12))
       await dist.allToAllSingle(got, sent, taken, rows, { group })
-      return [[...output], [...most], [...input], [...(await got.read())]]
+      return [[...output], [...max], [...input], [...(await got.read())]]
     })
     const firstRow = (from: number, to: number) => {
       let at = 0
       for (let other = 0; other < to; other++) at += ((other - from + 3) % 3) + 1
       return at
     }
-    got.forEach(([output, most, input, turned], rank) => {
+    got.forEach(([output, max, input, turned], rank) => {
       expect(output).toEqual([12 * rank, 6 * (2 * rank + 1)])
-      expect(most).toEqual([6 * rank, 3 * (2 * rank + 1)])
+      expect(max).toEqual([6 * rank, 3 * (2 * rank + 1)])
       expect(input).toEqual([0, 1, 2, 3, 4, 5].map((i) => i * (rank + 1)))
       const expected = [0, 1, 2].flatMap((from) => {
         const count = 2 * (((rank - from + 3) % 3) + 1)
@@ -176,10 +176,10 @@ describe('tensors', () => {
       [2, undefined],
       [3, [1, 3]],
     ])
-    const told = warn.mock.calls.map(([text]) => String(text))
+    const received = warn.mock.calls.map(([text]) => String(text))
     for (const name of ['broadcast', 'monitoredBarrier', 'gatherObject'])
       expect(
-        told.filter((text) => text.startsWith(`tabring: ${name} does nothing on rank`)),
+        received.filter((text) => text.startsWith(`tabring: ${name} does nothing on rank`)),
       ).toHaveLength(1)
     expect(() => dist.getBackend(dist.GroupMember.NON_GROUP_MEMBER)).toThrow(
       /this rank is not in the group/,

@@ -178,16 +178,17 @@ describe('what goes wrong', () => {
 
   it('a rank that waits says so once, after 3 s', async () => {
     const world = new World()
-    const told: [number, readonly number[]][] = []
-    const onwaiting = (rank: number, missing: readonly number[]) => void told.push([rank, missing])
+    const received: [number, readonly number[]][] = []
+    const onwaiting = (rank: number, missing: readonly number[]) =>
+      void received.push([rank, missing])
     const joining = [world.join(0, 3, { onwaiting }), world.join(2, 3)]
     await world.env.advance(2_500)
-    expect(told).toEqual([])
+    expect(received).toEqual([])
     await world.env.advance(20_000)
-    expect(told).toEqual([[0, [1]]])
+    expect(received).toEqual([[0, [1]]])
     joining.push(world.join(1, 3, { onwaiting }))
     await world.env.until(Promise.all(joining))
-    expect(told).toHaveLength(1)
+    expect(received).toHaveLength(1)
     expect(waitingText(0, [1], 2, true)).toBe(
       'tabring: rank 0 waits for rank 1 of 2. Open this address in another tab.',
     )

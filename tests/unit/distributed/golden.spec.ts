@@ -24,7 +24,7 @@ const outputSplits = inputSplits.map((_, rank) => inputSplits.map((sizes) => siz
 
 const range = <T>(of: (index: number) => T) => Array.from({ length: size }, (_, index) => of(index))
 const empty = (count = 2) => new Float32Array(count)
-const told = (tensors: readonly Float32Array[]) => tensors.map((tensor) => [...tensor])
+const received = (tensors: readonly Float32Array[]) => tensors.map((tensor) => [...tensor])
 /** What PyTorch writes for what is not there. */
 const orNull = (value: unknown) => value ?? null
 
@@ -39,7 +39,7 @@ const calls: Record<string, (group: ProcessGroup, rank: number) => Promise<unkno
   async gather(group, rank) {
     const out = rank === 0 ? range(() => empty()) : undefined
     await dist.gather(Float32Array.of(rank, 10 * rank), out, undefined, { group })
-    return out ? told(out) : null
+    return out ? received(out) : null
   },
   async scatter(group, rank) {
     const out = empty()

@@ -9,20 +9,21 @@ const elements = 256
 const nobody = { ranks: [], notFinite: [] }
 
 /** Of ranks that tell the truth, whose gradients are as large in each range. */
-const honest = (...told: number[]): BucketNorms => ({
-  told,
-  measured: told.map(() => told.map((norm) => norm / Math.sqrt(told.length))),
+const honest = (...claimed: number[]): BucketNorms => ({
+  claimed,
+  measured: claimed.map(() => claimed.map((norm) => norm / Math.sqrt(claimed.length))),
 })
 
 /** The same where rank `owner` says that it has measured `row`. */
-const withRow = ({ told, measured }: BucketNorms, owner: number, row: readonly number[]) => ({
-  told,
+const withRow = ({ claimed, measured }: BucketNorms, owner: number, row: readonly number[]) => ({
+  claimed,
   measured: measured.with(owner, row),
 })
 
 test('strangers are left out when their gradients are over 10 times the median of the others', () => {
   const ranks = new LeftOutRanks('strangers')
-  const judge = (index: number, ...told: number[]) => ranks.judge(index, elements, honest(...told))
+  const judge = (index: number, ...claimed: number[]) =>
+    ranks.judge(index, elements, honest(...claimed))
   expect(judge(0, 1, 2, 3, 20)).toEqual(nobody)
   expect(judge(0, 1, 2, 3, 20.5)).toEqual({ ranks: [3], notFinite: [] })
   // Late in training the limit is still that of the largest median.
@@ -37,7 +38,7 @@ test.each(['members', 'strangers'] as const)(
   '%s are left out when their gradients are not finite, unless most are',
   (trust) => {
     const ranks = new LeftOutRanks(trust)
-    const judge = (...told: number[]) => ranks.judge(0, elements, honest(...told))
+    const judge = (...claimed: number[]) => ranks.judge(0, elements, honest(...claimed))
     expect(judge(1, nan, 1, infinite)).toEqual({ ranks: [1, 3], notFinite: [1, 3] })
     expect(judge(nan, nan, 1)).toEqual(nobody)
     expect(judge(nan, nan, nan)).toEqual(nobody)
@@ -70,9 +71,9 @@ describe('a rank that lies about what it measures', () => {
   test('hides none of its gradients by what it says of itself', () => {
     for (const own of [nan, 1e38, 0, -1e38]) {
       const { measured } = honest(1, 1, 1, 1e30)
-      expect(out({ told: [1, 1, 1, own], measured }).ranks).toEqual([3])
+      expect(out({ claimed: [1, 1, 1, own], measured }).ranks).toEqual([3])
       const two = honest(1, 1e30)
-      expect(out({ told: [1, own], measured: two.measured }).ranks).toEqual([1])
+      expect(out({ claimed: [1, own], measured: two.measured }).ranks).toEqual([1])
     }
   })
 
@@ -98,17 +99,17 @@ test.each([2, 3, 8])(
   '%d honest strangers with uneven data are not left out in 3000 steps',
   (size) => {
     const ranks = new LeftOutRanks('strangers')
-    let most = 0
+    let max = 0
     let step = 0
     for (const norms of honestNorms(size, size)) {
-      const { told } = norms
-      expect(ranks.judge(0, elements, norms).ranks, `step ${step}: ${told}`).toEqual([])
-      const others = told.slice(1).sort((a, b) => a - b)
-      most = Math.max(most, told[0]! / others[(others.length - 1) >> 1]!)
+      const { claimed } = norms
+      expect(ranks.judge(0, elements, norms).ranks, `step ${step}: ${claimed}`).toEqual([])
+      const others = claimed.slice(1).sort((a, b) => a - b)
+      max = Math.max(max, claimed[0]! / others[(others.length - 1) >> 1]!)
       if (++step === 3000) break
     }
     // What is compared with the median of the same step alone would be left out.
-    expect(most).toBeGreaterThan(10)
+    expect(max).toBeGreaterThan(10)
   },
 )
 
@@ -181,7 +182,7 @@ describe('a stranger counts as much as others do', () => {
 
   test('gradients that a rank says are small count as they were measured', () => {
     const { measured } = honest(1, 1, 1, 1, 8)
-    expect(scales({ told: [1, 1, 1, 1, 1], measured })[4]).toBeCloseTo(0.25)
+    expect(scales({ claimed: [1, 1, 1, 1, 1], measured })[4]).toBeCloseTo(0.25)
   })
 
   test('a rank that measures too much of all others makes none of them shorter', () => {

@@ -136,8 +136,8 @@ test('every ts block type-checks', { timeout: 60_000 }, async () => {
   }
   writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(config))
   const tsc = join(repository, 'node_modules/.bin/tsc')
-  const told = await promisify(execFile)(tsc, ['-p', folder]).catch((error) => error)
-  expect(told.stdout).toBe('')
+  const received = await promisify(execFile)(tsc, ['-p', folder]).catch((error) => error)
+  expect(received.stdout).toBe('')
 })
 
 test('a file that runs elsewhere is on its page, and its spec exists', () => {

@@ -23,7 +23,7 @@ test('docs/reference/api.md names every function and class of the library', () =
 
 test('docs/reference/api.md names nothing that is not there', () => {
   const rows = api.split('\n').filter((line) => /^\| (?!area|---)/.test(line))
-  const told = rows.flatMap((row) =>
+  const received = rows.flatMap((row) =>
     [...row.split('|')[2].matchAll(/`(\w+)[`(.]/g)].map(([, name]) => name),
   )
   const methods = [
@@ -43,6 +43,6 @@ test('docs/reference/api.md names nothing that is not there', () => {
       true,
     )
   }
-  expect(told.length).toBeGreaterThan(150)
-  expect(told.filter((name) => !known.has(name))).toEqual([])
+  expect(received.length).toBeGreaterThan(150)
+  expect(received.filter((name) => !known.has(name))).toEqual([])
 })

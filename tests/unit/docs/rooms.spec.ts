@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import { allowed } from '../../../scripts/layers.ts'
 import { repository } from '../../support/repository.ts'
 
-const mostLines = 25
+const maxLines = 25
 
 const foldersIn = (folder: string): string[] =>
   readdirSync(join(repository, folder), { withFileTypes: true })
@@ -31,7 +31,7 @@ test.each(rooms)('%s: the README is short and names what is in the room', (room)
   const path = join(repository, room, 'README.md')
   expect(existsSync(path), `${room} has no README.md`).toBe(true)
   const text = readFileSync(path, 'utf8')
-  expect(text.trimEnd().split('\n').length).toBeLessThanOrEqual(mostLines)
+  expect(text.trimEnd().split('\n').length).toBeLessThanOrEqual(maxLines)
 
   const entries = readdirSync(join(repository, room), { withFileTypes: true })
   const files = entries.filter(({ name }) => /\.tsx?$/.test(name)).map(({ name }) => name)

@@ -5,7 +5,7 @@ import { parsePage, readPages, sentencesOf, userPages, wordsIn } from '../../sup
 
 const longest = 30
 /** Of a page. */
-const mostLongSentences = 1
+const maxLongSentences = 1
 
 const longSentences = (page: Parameters<typeof sentencesOf>[0]) =>
   sentencesOf(page).filter((sentence) => wordsIn(sentence) > longest)
@@ -15,7 +15,7 @@ test.each(
 )('sentences of $path', (page) => {
   const long = longSentences(page)
   for (const sentence of long) console.log(`${page.path}: ${wordsIn(sentence)} words: ${sentence}`)
-  expect(long.length, long.join('\n')).toBeLessThanOrEqual(mostLongSentences)
+  expect(long.length, long.join('\n')).toBeLessThanOrEqual(maxLongSentences)
 })
 
 test('words are counted by sentence, a code span as one', () => {

@@ -29,8 +29,8 @@ beforeEach(() => {
 })
 afterEach(() => vi.unstubAllGlobals())
 
-const named = async (most?: number) =>
-  (await listAdapters(most)).map(
+const named = async (max?: number) =>
+  (await listAdapters(max)).map(
     ({ info }) => info.architecture || `fallback ${info.isFallbackAdapter}`,
   )
 

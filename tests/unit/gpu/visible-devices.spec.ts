@@ -18,11 +18,11 @@ const adapters = Array.from({ length: 6 }, (_, number) => ({
 }))
 vi.mock('../../../src/gpu/adapters.ts', async (original) => ({
   ...(await original<typeof import('../../../src/gpu/adapters.ts')>()),
-  listAdapters: async (most = adapters.length) => adapters.slice(0, most),
+  listAdapters: async (max = adapters.length) => adapters.slice(0, max),
 }))
 
-const told = vi.spyOn(console, 'info').mockImplementation(() => undefined)
-beforeEach(() => told.mockClear())
+const received = vi.spyOn(console, 'info').mockImplementation(() => undefined)
+beforeEach(() => received.mockClear())
 afterEach(() => {
   vi.unstubAllGlobals()
   vi.unstubAllEnvs()
@@ -171,15 +171,15 @@ test('once a device was opened it is too late', async () => {
 test('code goes before the page parameter, that before the launcher, that before the default', async () => {
   const words = `launcher=${encodeURIComponent('{"visibleDevices":"3"}')}`
   expect(await (await load()).seen()).toEqual([0, 1, 2, 3, 4, 5])
-  expect(told).not.toHaveBeenCalled()
+  expect(received).not.toHaveBeenCalled()
   expect(await (await load(`?${words}`)).seen()).toEqual([3])
   expect(await (await load(`?visibleDevices=2&${words}`)).seen()).toEqual([2])
-  told.mockClear()
+  received.mockClear()
   const { gpu, seen } = await load(`?visibleDevices=2&${words}`)
   gpu.setVisibleDevices('1')
   expect(await seen()).toEqual([1])
   expect(await seen()).toEqual([1])
-  expect(told.mock.calls).toEqual([
+  expect(received.mock.calls).toEqual([
     ['tabring switches: visibleDevices=1 (code over 2 of page parameter over 3 of launcher)'],
   ])
 })

@@ -52,9 +52,9 @@ const stateOf = async (model: Module) =>
 
 test('a program that looks for anomalies trains like one that does not', async () => {
   const ends = []
-  for (const isLooking of [false, true]) {
+  for (const isChecking of [false, true]) {
     const { model, optimizer, step } = training()
-    const program = await compile(step, types, { runtime, detectAnomaly: isLooking })
+    const program = await compile(step, types, { runtime, detectAnomaly: isChecking })
     const losses = []
     for (let i = 0; i < 4; i++) losses.push((await program.run(batch())).loss[0])
     ends.push([losses, await stateOf(model), await optimizer.stateDict()])
@@ -213,7 +213,7 @@ afterEach(() => {
 
 test('debug=5 tells which results are not finite', async () => {
   const warned = vi.spyOn(console, 'warn').mockReturnValue()
-  const told = vi.spyOn(console, 'info').mockReturnValue()
+  const received = vi.spyOn(console, 'info').mockReturnValue()
   setSwitches({ debug: 5 })
   const program = await compile(
     ({ x }) => ({ y: x.log().add(1) }),
@@ -225,7 +225,7 @@ test('debug=5 tells which results are not finite', async () => {
   expect(warned.mock.calls.flat().join('\n')).toMatch(
     /run 1, log\(f32\[2\]\), output 0: has values/,
   )
-  expect(told.mock.calls.flat()).toEqual([
+  expect(received.mock.calls.flat()).toEqual([
     expect.stringMatching(/run 1: \d+ ops on reference, 2 results with/),
     expect.stringMatching(/run 2: \d+ ops on reference, 0 results with/),
   ])

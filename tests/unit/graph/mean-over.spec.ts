@@ -34,7 +34,7 @@ const inputs = new Map<string, HostData>([
 
 type Given = Record<'x' | 'y' | 'words' | 'mask', Tensor>
 
-/** What a run counts, by the weight that its backward begins with; `most`: what counts in a full batch. */
+/** What a run counts, by the weight that its backward begins with; `max`: what counts in a full batch. */
 function counted(lossOf: (given: Given, logits: Tensor) => Tensor, scalars = {}) {
   const weight = new Parameter([2, classes], new Float32Array(2 * classes))
   const optimizer = new SGD([weight], { lr: 0.1 })
@@ -53,7 +53,7 @@ function counted(lossOf: (given: Given, logits: Tensor) => Tensor, scalars = {})
   trace.scalars.begin(scalars)
   weighing!.begin(inputs, false)
   return {
-    most: weighing!.samples,
+    max: weighing!.samples,
     count: trace.scalars.valueOf(gradientWeight) * (weighing!.samples ?? 0),
   }
 }
@@ -61,25 +61,25 @@ function counted(lossOf: (given: Given, logits: Tensor) => Tensor, scalars = {})
 const count = { count: 3 }
 const steps: [
   string,
-  { most: number; count: number },
+  { max: number; count: number },
   Parameters<typeof counted>[0],
   typeof count?,
 ][] = [
-  ['class numbers', { most: 4, count: 3 }, ({ y }, out) => crossEntropy(out, y)],
+  ['class numbers', { max: 4, count: 3 }, ({ y }, out) => crossEntropy(out, y)],
   [
     'class numbers of counted samples',
-    { most: 4, count: 2 },
+    { max: 4, count: 2 },
     ({ y }, out) => crossEntropy(out, y, { count: sampleCount() }),
     count,
   ],
   [
     'another number to ignore',
-    { most: 4, count: 3 },
+    { max: 4, count: 3 },
     ({ y }, out) => nllLoss(out.logSoftmax(1), y, { ignoreIndex: 2 }),
   ],
   [
     'part of an input, under another shape',
-    { most: 16, count: 12 },
+    { max: 16, count: 12 },
     ({ words }, out) => {
       const all = out.reshape([rows, 1, classes]).expand([rows, 4, classes])
       return crossEntropy(all.reshape([-1, classes]), words.slice(1, 1, 5).reshape([-1]))
@@ -87,29 +87,29 @@ const steps: [
   ],
   [
     'what is computed of inputs',
-    { most: 4, count: 2 },
+    { max: 4, count: 2 },
     ({ y, mask }, out) => crossEntropy(out, cast(cast(y, 'f32').where(mask.gt(0.5), -100), 'i32')),
   ],
   [
     'labels that the model makes, by samples',
-    { most: 4, count: 3 },
+    { max: 4, count: 3 },
     (_, out) => crossEntropy(out, out.argmax(1), { count: sampleCount() }),
     count,
   ],
   [
     'counted elements, by samples',
-    { most: 4, count: 3 },
+    { max: 4, count: 3 },
     ({ x }, out) => mseLoss(out, x.sum(1, true).expand([rows, 3]), { count: sampleCount() }),
     count,
   ],
   [
     'two losses over the same',
-    { most: 4, count: 3 },
+    { max: 4, count: 3 },
     ({ y }, out) => crossEntropy(out, y).add(crossEntropy(out.mul(2), y)),
   ],
   [
     'two losses over other class numbers of the same samples, by samples',
-    { most: 4, count: 3 },
+    { max: 4, count: 3 },
     ({ y }, out) => {
       const options = { count: sampleCount() }
       return crossEntropy(out, y, options).add(crossEntropy(out, y, { ...options, ignoreIndex: 1 }))
@@ -118,7 +118,7 @@ const steps: [
   ],
   [
     'weights of classes, by samples',
-    { most: 4, count: 3 },
+    { max: 4, count: 3 },
     ({ y, mask }, out) =>
       crossEntropy(out, y, { count: sampleCount(), weight: mask.slice(0, 0, 3) }),
     count,
@@ -126,8 +126,8 @@ const steps: [
 ]
 
 test.each(steps)('%s', (_, expected, loss, scalars) => {
-  const { most, count } = counted(loss, scalars)
-  expect({ most, count: Math.round(1e6 * count) / 1e6 }).toEqual(expected)
+  const { max, count } = counted(loss, scalars)
+  expect({ max, count: Math.round(1e6 * count) / 1e6 }).toEqual(expected)
 })
 
 test.each<[string, Parameters<typeof counted>[0]]>([
@@ -139,5 +139,5 @@ test.each<[string, Parameters<typeof counted>[0]]>([
     ({ y }, out) => crossEntropy(out, y).add(crossEntropy(out, y, { ignoreIndex: 1 })),
   ],
 ])('%s: nothing is counted, as in PyTorch', (_, loss) => {
-  expect(counted(loss).most).toBeUndefined()
+  expect(counted(loss).max).toBeUndefined()
 })

@@ -3,7 +3,7 @@ import { PartQueue } from '../../../src/graph/run/part-queue.ts'
 
 /** A device that runs parts of `durations` one after the other; returns what was submitted when, and when each ended. */
 async function run(queue: PartQueue, clock: { ms: number }, durations: readonly number[]) {
-  const told: string[] = []
+  const received: string[] = []
   const ends: (() => void)[] = []
   let running = 0
   let freeMs = clock.ms
@@ -11,7 +11,7 @@ async function run(queue: PartQueue, clock: { ms: number }, durations: readonly 
     queue.begin()
     for (const part of durations.keys()) {
       await queue.room()
-      told.push(`submit ${part}`)
+      received.push(`submit ${part}`)
       queue.submitted(part, new Promise((resolve) => ends.push(resolve)))
     }
   })()
@@ -19,12 +19,12 @@ async function run(queue: PartQueue, clock: { ms: number }, durations: readonly 
     for (let i = 0; i < 20; i++) await Promise.resolve()
     freeMs += durations[running]
     clock.ms = freeMs
-    told.push(`end ${running}`)
+    received.push(`end ${running}`)
     ends[running++]()
   }
   await submitting
   await queue.ran()
-  return told
+  return received
 }
 
 const queueOf = (count: number, isPaced: boolean) => {

@@ -4,7 +4,7 @@ import { crossEntropy } from '../../../src/graph/functions/linear.ts'
 import {
   arenaAlignment,
   type Interval,
-  mostAlive,
+  maxAlive,
   packIntervals,
 } from '../../../src/graph/memory/arena.ts'
 import { type Prepared, prepare } from '../../../src/graph/plan/prepare.ts'
@@ -119,7 +119,7 @@ test('a thousand tensors are planned within a second, and no arena passes the li
   const sizes = packIntervals(intervals, apart, 2 ** 21)
   const ms = cpuMs() - began
   const total = sizes.reduce((a, b) => a + b, 0)
-  console.log(`${total} of ${mostAlive(intervals)}, ${sizes.length} arenas, ${ms.toFixed(0)} ms`)
+  console.log(`${total} of ${maxAlive(intervals)}, ${sizes.length} arenas, ${ms.toFixed(0)} ms`)
   expect(Math.max(...sizes)).toBeLessThanOrEqual(2 ** 21)
   for (const [i, a] of intervals.entries()) {
     for (const b of intervals.slice(i + 1)) {

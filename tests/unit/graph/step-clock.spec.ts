@@ -38,9 +38,9 @@ test('each moment counts once, for the first of the parts that go on', () => {
 
 test('an exchange waits until the neighbours have begun it, and is on the wire from then on', async () => {
   const { clock, pass } = clockOf()
-  await clock.exchange(async (onMet) => {
+  await clock.exchange(async (onAllBegun) => {
     pass(6)
-    onMet()
+    onAllBegun()
     pass(9)
   })
   expect(clock.read()).toMatchObject({ wait: 6, wire: 9 })

@@ -27,7 +27,7 @@ const exempt: Record<string, Partial<Record<'odd' | 'empty' | 'huge' | 'one', st
   },
   rotary: { one: 'elements turn in pairs' },
   integerMap: { huge: 'its numbers are integers, which cases draw up to 2^31' },
-  meet: { empty: 'ranks that have nothing to say do not meet' },
+  syncRanks: { empty: 'ranks that have nothing to say do not meet' },
   trackStatistics: { empty: 'layers have channels' },
   batchNormTracked: { empty: 'statistics of nothing are refused' },
 }

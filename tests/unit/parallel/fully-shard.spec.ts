@@ -293,7 +293,7 @@ test('parameters of the whole, first read after a sharded layer, are gathered be
     // Programs on a GPU run through these.
     const { stops } = step.prepared as Prepared
     return stops.flatMap(({ kind, ...stop }) =>
-      'meeting' in stop ? `${kind} ${stop.meeting.number}` : [],
+      'syncPoint' in stop ? `${kind} ${stop.syncPoint.number}` : [],
     )
   })
   for (const stops of ended.map(resultOf))
@@ -315,7 +315,7 @@ test('a checkpoint inside a sharded layer gathers its parameters once more', asy
       { x: tensorType([2, 3]) },
       { device: 'reference' },
     )
-    const kinds = step.prepared.meetings.map(({ meeting }) => meeting)
+    const kinds = step.prepared.syncPoints.map(({ syncPoint }) => syncPoint)
     return { kinds, ...(await step.run({ x: Float32Array.of(1, 2, 3, 4, 5, 6) })) }
   })
   for (const { kinds } of ended.map(resultOf))

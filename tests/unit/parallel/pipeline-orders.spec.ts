@@ -70,12 +70,12 @@ describe('orders of tasks', () => {
     'stage s of %i holds at most %i forwards under 1F1B, bounded by the stages after it',
     (devices, microBatches) => {
       for (const [stage, tasks] of ordersOf(interleavedOrder, devices, 1, microBatches).entries()) {
-        let [held, most] = [0, 0]
+        let [held, max] = [0, 0]
         for (const { kind } of tasks) {
           held += kind === 'forward' ? 1 : -1
-          most = Math.max(most, held)
+          max = Math.max(max, held)
         }
-        expect(most).toBe(Math.min(microBatches, devices - stage))
+        expect(max).toBe(Math.min(microBatches, devices - stage))
       }
     },
   )

@@ -722,9 +722,9 @@ describe('divided attention', () => {
   })
 
   test('queries, keys and values are divided without being told', async () => {
-    const told = await onRanks(2, forward(2, 3))
-    const untold = await onRanks(2, forward(2))
-    expect(untold.map(resultOf)).toEqual(told.map(resultOf))
+    const received = await onRanks(2, forward(2, 3))
+    const unsent = await onRanks(2, forward(2))
+    expect(unsent.map(resultOf)).toEqual(received.map(resultOf))
     for (const error of await errorsOf(forward(2, 1)))
       expect(error).toContain('has 3 blocks, got blocks 1. Omit blocks.')
   })

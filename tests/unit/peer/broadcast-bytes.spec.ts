@@ -12,21 +12,21 @@ test.each([0, 1, 999, 1000, 1001, 3003])(
     const groups = await ringOf(3)
     const own = new Uint8Array(sizeBytes).map((_, i) => i % 251)
     const sent = vi.spyOn(groups[0], 'broadcast')
-    const told: (readonly number[])[] = []
+    const received: (readonly number[])[] = []
     const ends = groups.map((group) =>
       broadcastBytes(group, {
         root: 1,
         sizeBytes,
         own: group.rank === 1 ? own : undefined,
         pieceBytes,
-        onProgress: (...bytes) => group.rank === 2 && told.push(bytes),
+        onProgress: (...bytes) => group.rank === 2 && received.push(bytes),
       }),
     )
     for (const bytes of await Promise.all(ends)) expect(bytes).toEqual(own)
     const pieces = sent.mock.calls.map(([piece]) => piece.byteLength)
     expect(pieces.reduce((sum, size) => sum + size, 0)).toBe(sizeBytes)
     const done = pieces.map((_, i) => Math.min(sizeBytes, (i + 1) * pieceBytes))
-    expect(told).toEqual(done.map((bytes) => [bytes, sizeBytes]))
+    expect(received).toEqual(done.map((bytes) => [bytes, sizeBytes]))
   },
 )
 

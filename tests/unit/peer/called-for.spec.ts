@@ -30,7 +30,7 @@ const named: Record<string, Call> = {
   training: (group) => gatherJson('training', group, 1, isOne),
 }
 
-const isOne = (told: unknown): told is 1 => told === 1
+const isOne = (received: unknown): received is 1 => received === 1
 
 /** Their own names are what tells these. */
 const plain: Record<string, Call> = {
@@ -54,8 +54,10 @@ test.each(pairs)('%s and %s: both are named on all ranks', async (first, second)
       const all = groups.map((group) => calls[group.rank === 1 ? second : first]!(group))
       for (const error of (await env.until(outcomes(all), 1000)) as PeerError[]) {
         expect(error.code).toBe('peer.mismatch')
-        const [, ...told] = /rank \d runs (\S+?),? .*rank \d runs (\S+?),? /.exec(error.message)!
-        expect(told.sort()).toEqual([first, second].sort())
+        const [, ...received] = /rank \d runs (\S+?),? .*rank \d runs (\S+?),? /.exec(
+          error.message,
+        )!
+        expect(received.sort()).toEqual([first, second].sort())
       }
     }
 })

@@ -227,18 +227,18 @@ test.each([2, 3, 4, 5])(
   async (size) => {
     const env = new VirtualEnv(10)
     const { groups } = memoryRing(env, size, () => ({ delayMs: () => 5 }))
-    const metMs = groups.map((): number[] => [])
+    const allBegunMs = groups.map((): number[] => [])
     const begin = (rank: number) =>
       groups[rank]!.allReduce(new Float32Array(100), {
-        onstarted: () => metMs[rank]!.push(env.now()),
+        onstarted: () => allBegunMs[rank]!.push(env.now()),
       })
     const early = groups.slice(1).map((_, i) => begin(i + 1))
     const beganMs = env.now()
     await env.advance(1000)
-    expect(metMs.flat()).toEqual([])
+    expect(allBegunMs.flat()).toEqual([])
     await env.until(Promise.all([...early, begin(0)]))
     // Its neighbours hear it from itself, the others in the direction of the ring.
-    expect(metMs.map((times) => times.map((ms) => Math.round(ms - beganMs)))).toEqual(
+    expect(allBegunMs.map((times) => times.map((ms) => Math.round(ms - beganMs)))).toEqual(
       groups.map((_, rank) => [1000 + 5 * (rank === size - 1 ? 1 : rank)]),
     )
   },

@@ -16,16 +16,16 @@ setFlagsFromString('--expose-gc')
 const collectGarbage: () => void = runInNewContext('gc')
 
 test('12 seeds: no two groups train, and all end with the state of one undisturbed member', async () => {
-  const total = { struck: 0, rosters: 0, echoes: 0, done: 0, compared: 0 }
+  const total = { injected: 0, rosters: 0, echoes: 0, done: 0, compared: 0 }
   for (let seed = 1; seed <= 12; seed++) {
-    const { struck, rosters, echoes, done, hash } = await checkElastic(seed)
-    total.struck += struck.length
+    const { injected, rosters, echoes, done, hash } = await checkElastic(seed)
+    total.injected += injected.length
     total.rosters += rosters
     total.echoes += echoes
     total.done += done
     if (hash !== undefined) total.compared++
   }
-  expect(total.struck).toBeGreaterThan(9)
+  expect(total.injected).toBeGreaterThan(9)
   expect(total.rosters).toBeGreaterThan(60)
   expect(total.echoes, 'old messages that arrived once more').toBeGreaterThan(300)
   expect(total.done).toBeGreaterThan(20)
@@ -70,7 +70,7 @@ test('a message fault strikes a message that its member sends in the planned mom
         const [, id] = /^!! drop strikes (\S+):/.exec(text) ?? []
         if (id) found.push([moment, newest.get(id)])
       }
-      while (world.struck.size === 0 && world.env.now() < 4000 && (await world.env.step()));
+      while (world.injected.size === 0 && world.env.now() < 4000 && (await world.env.step()));
       world.end()
     }
   expect(found.length).toBeGreaterThan(3)
@@ -159,7 +159,7 @@ test('memory is bounded: a member keeps no group of those that came and went', a
     const { group } = first!
     if (group) groups.set(group.epoch, new WeakRef(group))
   }
-  expect(world.struck.size).toBe(count)
+  expect(world.injected.size).toBe(count)
   expect(groups.size).toBeGreaterThan(2 * count)
   // Weak references hold until the end of the task that made them.
   for (let at = 0; at < 3; at++) {

@@ -46,7 +46,7 @@ describe('every rank tells each fact of a failure once', () => {
     'rank 0 waited 1000 ms for chunk 1 from rank 2; last frame 499 ms ago; it has not started this collective. Is that tab in the background?'
   const aborting = (reason: string | PeerError) => (group: ProcessGroup) => group.abort(reason)
 
-  // Ranks 0 and 1 run an all-reduce, rank 2 runs something else; `strike` is done to rank 1.
+  // Ranks 0 and 1 run an all-reduce, rank 2 runs something else; `inject` is done to rank 1.
   test.each<[string, (group: ProcessGroup) => void, operation: string, why: string]>([
     ['in words', aborting('enough'), '', 'rank 1 aborted: enough'],
     [
@@ -62,7 +62,7 @@ describe('every rank tells each fact of a failure once', () => {
       'rank 2 (Ada) is gone: left.',
     ],
     ['what one collective noticed', () => undefined, 'allReduce #4 bucket 0', wait],
-  ])('%s', async (_name, strike, operation, why) => {
+  ])('%s', async (_name, inject, operation, why) => {
     const env = new VirtualEnv(1)
     const { groups } = memoryRing(env, 3, () => ({ delayMs: () => 1 }))
     const pending = outcomes(
@@ -77,14 +77,14 @@ describe('every rank tells each fact of a failure once', () => {
       ),
     )
     await env.advance(50)
-    strike(groups[1]!)
+    inject(groups[1]!)
     const errors = await env.until(pending, 5000)
-    const told = operation ? `${operation}: ${why}` : why
-    for (const group of groups) expect(group.error?.message).toBe(told)
+    const received = operation ? `${operation}: ${why}` : why
+    for (const group of groups) expect(group.error?.message).toBe(received)
     expect(errors.map((error) => error?.message)).toEqual([
       `allReduce #4 bucket 0: ${why}`,
       `allReduce #4 bucket 0: ${why}`,
-      `reduceScatter #5 bucket 0: ${told}`,
+      `reduceScatter #5 bucket 0: ${received}`,
     ])
   })
 
@@ -120,7 +120,7 @@ test('a goodbye that nobody answers is no failure of the one that leaves', async
   for (const group of groups) group.onfailure = (error) => heard.push(error.message)
   await env.advance(100)
   await env.until(Promise.all(groups.map((group) => group.leave())), 7000)
-  expect(freeze.strikeCount).toBe(1)
+  expect(freeze.injectionCount).toBe(1)
   expect(heard).toEqual([])
 })
 
@@ -143,7 +143,7 @@ test('who still waits for HELLO hears at once that the epoch is over', async () 
   await env.advance(50)
   groups[2]!.abort('enough')
   const [error] = await env.until(waiting, 10)
-  expect(cut.strikeCount).toBe(1)
+  expect(cut.injectionCount).toBe(1)
   expect(error).toBe(groups[0]!.error)
   expect(error?.message).toBe('rank 2 aborted: enough')
 })

@@ -117,7 +117,7 @@ describe.each([2, 3, 5])('%i ranks', (size) => {
   test.each(cases)('$kind: every rank rejects, naming rank and operation', async (one) => {
     const fault = dataFault(one.kind, size === 2 ? 1 : 3)
     const broken = await runWith(size, fault)
-    expect(fault.strikeCount, 'the fault must have struck').toBe(1)
+    expect(fault.injectionCount, 'the fault must have struck').toBe(1)
     await expectAllRejected(broken)
     for (const error of broken.errors) {
       expect(error!.code).toBe(one.code)
@@ -129,7 +129,7 @@ describe.each([2, 3, 5])('%i ranks', (size) => {
   test.each(['delay', 'slow'] as const)('%s below the deadline: late, and right', async (kind) => {
     const fault = dataFault(kind, 3, 700)
     const { errors, buffers, failedAfterMs } = await runWith(size, fault)
-    expect(fault.strikeCount).toBe(1)
+    expect(fault.injectionCount).toBe(1)
     expect(errors.every((error) => error === undefined)).toBe(true)
     expect(failedAfterMs).toBeGreaterThan(700)
     const sum = (size * (size + 1)) / 2
@@ -139,7 +139,7 @@ describe.each([2, 3, 5])('%i ranks', (size) => {
   test('delay beyond the deadline: a timeout that rejects on every rank is never swallowed', async () => {
     const fault = dataFault('delay', size === 2 ? 1 : 3, 60_000)
     const broken = await runWith(size, fault)
-    expect(fault.strikeCount).toBe(1)
+    expect(fault.injectionCount).toBe(1)
     await expectAllRejected(broken)
     for (const error of broken.errors) expect(error!.code).toBe('peer.timeout')
     expect(broken.failedAfterMs).toBeGreaterThanOrEqual(5000)
@@ -160,7 +160,7 @@ describe.each([2, 3, 5])('%i ranks', (size) => {
     const suspects: number[] = []
     groups[0]!.onsuspect = (rank, isSuspect) => isSuspect && suspects.push(rank)
     const errors = (await env.until(pending, 10_000)) as PeerError[]
-    expect(faults[0]!.strikeCount).toBe(1)
+    expect(faults[0]!.injectionCount).toBe(1)
     for (const error of errors) {
       expect(error.code).toBe('peer.lost')
       expect(error.message).toMatch(

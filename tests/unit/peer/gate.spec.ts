@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from 'vitest'
-import { Crew } from '../../../src/peer/crew/crew.ts'
-import type { StepPace } from '../../../src/peer/crew/link-test.ts'
-import { crewTimes } from '../../../src/peer/crew/options.ts'
+import { ElasticMember } from '../../../src/peer/elastic/elastic-member.ts'
+import type { StepPace } from '../../../src/peer/elastic/link-test.ts'
+import { elasticTimes } from '../../../src/peer/elastic/options.ts'
 import {
   type MemoryLink,
   type MemoryLinkOptions,
@@ -14,9 +14,9 @@ import { cheapSigner } from '../../support/cheap-signer.ts'
 
 interface Member {
   readonly id: string
-  readonly crew: Crew
+  readonly elastic: ElasticMember
   /** What it told its owner: 'stop', 'wish', 'out', and of whom it said why it waits. */
-  readonly told: string[]
+  readonly received: string[]
   readonly links: MemoryLink[]
 }
 
@@ -28,23 +28,23 @@ const fast = () => ({ delayMs: () => 1, bytesPerMs: 10_000 })
 const slow = () => ({ delayMs: () => 1, bytesPerMs: 100 })
 
 afterEach(() => {
-  for (const { crew } of members) crew.resign('the test is over')
+  for (const { elastic } of members) elastic.resign('the test is over')
 })
 
 function member(id: string, founders: string | null): Member {
-  const told: string[] = []
+  const received: string[] = []
   const roster = founders === null ? null : { ballot: 1, members: founders.split('') }
-  const crew = new Crew(
-    { env: world, self: id, signer: cheapSigner(id, world), roster, most: 64, pace: () => pace },
+  const elastic = new ElasticMember(
+    { env: world, self: id, signer: cheapSigner(id, world), roster, max: 64, pace: () => pace },
     {
-      stop: () => told.push('stop'),
-      wish: () => told.push('wish'),
-      out: () => told.push('out'),
+      stop: () => received.push('stop'),
+      request: () => received.push('wish'),
+      out: () => received.push('out'),
       undecided: () => undefined,
-      waits: (who, why) => told.push(`${who}: ${why}`),
+      waits: (who, why) => received.push(`${who}: ${why}`),
     },
   )
-  const made = { id, crew, told, links: [] }
+  const made = { id, elastic, received, links: [] }
   members.push(made)
   return made
 }
@@ -53,8 +53,8 @@ function link(a: Member, b: Member, options: MemoryLinkOptions): void {
   const [there, back] = memoryPair(world, options)
   a.links.push(there)
   b.links.push(back)
-  a.crew.links.add(there, b.id)
-  b.crew.links.add(back, b.crew.roster ? a.id : null)
+  a.elastic.links.add(there, b.id)
+  b.elastic.links.add(back, b.elastic.roster ? a.id : null)
 }
 
 /** Two that train. */
@@ -74,12 +74,12 @@ function train(): [Member, Member] {
 function join(id: string, to: readonly Member[], options: MemoryLinkOptions): Member {
   const newcomer = member(id, null)
   for (const one of to) link(one, newcomer, options)
-  newcomer.crew.next().catch(() => undefined)
+  newcomer.elastic.next().catch(() => undefined)
   return newcomer
 }
 
 const nextOf = async (some: readonly Member[], isPlanned = true) => {
-  const all = await Promise.all(some.map(({ crew }) => world.until(crew.next(isPlanned))))
+  const all = await Promise.all(some.map(({ elastic }) => world.until(elastic.next(isPlanned))))
   return all.map((roster) => roster.members.join(''))
 }
 
@@ -90,7 +90,7 @@ test('a newcomer over a fast link is let in at once', async () => {
   const [a, b] = train()
   join('x', [a, b], fast())
   await world.advance(200)
-  expect([a.told, b.told]).toEqual([['wish'], []])
+  expect([a.received, b.received]).toEqual([['wish'], []])
   expect(await nextOf([a, b])).toEqual(['abx', 'abx'])
 })
 
@@ -98,7 +98,11 @@ test('a newcomer over a slow link waits, and all hear why', async () => {
   const [a, b] = train()
   const x = join('x', [a, b], slow())
   await world.advance(10_000)
-  expect([a.told, b.told, x.told]).toEqual([[`x: ${why}`], [`x: ${why}`], [`x: ${why}`]])
+  expect([a.received, b.received, x.received]).toEqual([
+    [`x: ${why}`],
+    [`x: ${why}`],
+    [`x: ${why}`],
+  ])
 })
 
 test('a slow newcomer does not come in, or hold the others up, where another is let in', async () => {
@@ -111,14 +115,14 @@ test('a slow newcomer does not come in, or hold the others up, where another is 
   const y = join('y', [a, b], fast())
   link(x, y, fast())
   await world.advance(200)
-  expect(a.told.at(-1)).toBe('wish')
+  expect(a.received.at(-1)).toBe('wish')
   const beganMs = world.now()
   expect(await nextOf([a, b])).toEqual(['aby', 'aby'])
   expect(world.now() - beganMs).toBeLessThan(100)
   await world.advance(100)
   // Its links stay.
   for (const one of x.links) expect(one.room()).toBeGreaterThan(0)
-  expect(x.told.includes('out')).toBe(false)
+  expect(x.received.includes('out')).toBe(false)
 })
 
 test('a slow newcomer does not come in where it answers in time', async () => {
@@ -128,7 +132,7 @@ test('a slow newcomer does not come in where it answers in time', async () => {
   const y = join('y', [a, b], fast())
   link(x, y, fast())
   await world.advance(200)
-  const first = a.crew.next(true)
+  const first = a.elastic.next(true)
   // The call waits for the step to end here.
   await world.advance(1000)
   expect(await nextOf([b])).toEqual(['aby'])
@@ -139,30 +143,30 @@ test('a slow newcomer is not let in by a change after a loss either, and the nex
   const [a, b] = train()
   const c = member('c', null)
   for (const one of [a, b]) link(one, c, fast())
-  c.crew.next().catch(() => undefined)
+  c.elastic.next().catch(() => undefined)
   await world.advance(200)
   expect(await nextOf([a, b])).toEqual(['abc', 'abc'])
-  for (const { crew } of [a, b, c]) crew.proved()
+  for (const { elastic } of [a, b, c]) elastic.proved()
   const x = join('x', [a, b, c], slow())
   await world.advance(10_000)
-  expect(x.told.length).toBe(1)
+  expect(x.received.length).toBe(1)
   for (const one of a.links) one.close('the process has ended')
   expect(await nextOf([b], false)).toEqual(['bc'])
   await world.advance(8000)
-  expect(b.told.at(-1)).toBe(`x: ${why}`)
+  expect(b.received.at(-1)).toBe(`x: ${why}`)
   await world.advance(60_000)
-  expect(x.told.includes('out')).toBe(false)
+  expect(x.received.includes('out')).toBe(false)
 })
 
 test('a slow newcomer waits for minutes, and comes in once its link is faster', async () => {
   const [a, b] = train()
   const rate = slow()
   const x = join('x', [a, b], rate)
-  await world.advance(3 * crewTimes.joinMs)
-  expect(a.told.includes('wish')).toBe(false)
-  expect(x.told.includes('out')).toBe(false)
+  await world.advance(3 * elasticTimes.joinMs)
+  expect(a.received.includes('wish')).toBe(false)
+  expect(x.received.includes('out')).toBe(false)
   rate.bytesPerMs = 10_000
-  while (!a.told.includes('wish')) await world.advance(1000)
+  while (!a.received.includes('wish')) await world.advance(1000)
   expect(await nextOf([a, b])).toEqual(['abx', 'abx'])
 })
 
@@ -170,7 +174,7 @@ test('a link that was slow is measured again after 10 s, then less often, down t
   const [a, b] = train()
   join('x', [a, b], slow())
   await world.advance(250_000)
-  const waits = a.told.map((text) => /in (\d+) s\.$/.exec(text)?.[1])
+  const waits = a.received.map((text) => /in (\d+) s\.$/.exec(text)?.[1])
   expect(waits).toEqual(['10', '20', '40', '60', '60', '60'])
 })
 
@@ -179,25 +183,25 @@ test('a link that recovers just after it was measured lets its newcomer in withi
   const rate = slow()
   join('x', [a, b], rate)
   await world.advance(5000)
-  expect(a.told).toEqual([`x: ${why}`])
+  expect(a.received).toEqual([`x: ${why}`])
   rate.bytesPerMs = 10_000
   await world.advance(15_000)
-  expect(a.told.at(-1)).toBe('wish')
+  expect(a.received.at(-1)).toBe('wish')
 })
 
 test('a newcomer whose link carries nothing waits', async () => {
   const [a, b] = train()
   const x = join('x', [a, b], { delayMs: () => 1, bytesPerMs: 1 })
   await world.advance(10_000)
-  expect(a.told).toEqual([expect.stringContaining('its connection carried nothing for 5.0 s.')])
-  expect(x.told).toEqual([])
+  expect(a.received).toEqual([expect.stringContaining('its connection carried nothing for 5.0 s.')])
+  expect(x.received).toEqual([])
 })
 
 test('the round trip of a link does not count', async () => {
   const [a, b] = train()
   join('x', [a, b], { delayMs: () => 400, bytesPerMs: 2000 })
   await world.advance(5000)
-  expect(a.told).toEqual(['wish'])
+  expect(a.received).toEqual(['wish'])
 })
 
 test('a run of long steps lets in what a run of short ones does not', async () => {
@@ -205,7 +209,7 @@ test('a run of long steps lets in what a run of short ones does not', async () =
   pace = { ...pace, stepMs: 6000 }
   join('x', [a, b], slow())
   await world.advance(10_000)
-  expect(a.told).toEqual(['wish'])
+  expect(a.received).toEqual(['wish'])
 })
 
 test('a newcomer is measured once a step has ended', async () => {
@@ -214,19 +218,19 @@ test('a newcomer is measured once a step has ended', async () => {
   pace = undefined as unknown as StepPace
   join('x', [a, b], fast())
   await world.advance(10_000)
-  expect(a.told).toEqual([])
+  expect(a.received).toEqual([])
   pace = known
   await world.advance(1200)
-  expect(a.told).toEqual(['wish'])
+  expect(a.received).toEqual(['wish'])
 })
 
 test('a newcomer to a paused run waits as long as the pause lasts', async () => {
   const [a, b] = train()
   pace = { ...pace, isPaused: true }
   const x = join('x', [a, b], fast())
-  await world.advance(3 * crewTimes.joinMs)
-  expect(new Set(x.told)).toEqual(new Set(['x: the run is paused.']))
-  expect([a.told, b.told]).toEqual([['wish'], []])
+  await world.advance(3 * elasticTimes.joinMs)
+  expect(new Set(x.received)).toEqual(new Set(['x: the run is paused.']))
+  expect([a.received, b.received]).toEqual([['wish'], []])
   pace = { ...pace, isPaused: false }
   expect(await nextOf([a, b])).toEqual(['abx', 'abx'])
 })

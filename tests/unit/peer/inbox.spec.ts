@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { Inbox, maxUncheckedBytes, maxWaitingBytes } from '../../../src/peer/crew/inbox.ts'
+import { Inbox, maxUncheckedBytes, maxWaitingBytes } from '../../../src/peer/elastic/inbox.ts'
 
 /** An inbox whose first message is being checked until `check` is called. */
 function busy() {
@@ -27,10 +27,10 @@ test('messages are taken in their order, although a check takes a while', async 
 test('a neighbour that sends more than can be checked fills no memory: 1,024 passed messages wait, and as many others', async () => {
   const taken: number[] = []
   const { inbox, check } = busy()
-  const put = (most: number, at: number) => inbox.put(100, () => void taken.push(at), most)
-  const countOf = (most: number) => {
+  const put = (max: number, at: number) => inbox.put(100, () => void taken.push(at), max)
+  const countOf = (max: number) => {
     let count = 0
-    while (count < 5000 && put(most, count)) count++
+    while (count < 5000 && put(max, count)) count++
     return count
   }
   expect(countOf(maxUncheckedBytes)).toBe(1024)

@@ -30,9 +30,9 @@ linkConformance('four lanes of memory, each with delays of its own', {
   kind: 'memory',
   streamBytes: 8 * 2 ** 20,
   open: async () => {
-    const options = [0, 1, 2, 3].map((most) => ({
+    const options = [0, 1, 2, 3].map((max) => ({
       highWaterBytes: 256 * 1024,
-      delayMs: () => Math.random() * most,
+      delayMs: () => Math.random() * max,
     }))
     return join(systemEnv, options)
   },
@@ -128,13 +128,13 @@ describe('lanes', () => {
     ['sent twice', 'duplicate', 1],
   ] as const)('a message that a lane %s never passes for another', async (_, kind, failures) => {
     const env = new VirtualEnv(1)
-    const fault = { kind, matches: () => true, strikeCount: 0 }
+    const fault = { kind, matches: () => true, injectionCount: 0 }
     const { near, far } = join(env, [{ forward: [fault] }, {}])
     const { messages, ends } = heard(far)
     near.send(bytes('a'))
     near.send(bytes('b'))
     await env.advance(10)
-    expect(fault.strikeCount).toBe(1)
+    expect(fault.injectionCount).toBe(1)
     // A lost one leaves silence, which the session's heartbeat ends.
     expect(messages).toEqual(kind === 'drop' ? [] : ['a'])
     expect(ends).toHaveLength(failures)

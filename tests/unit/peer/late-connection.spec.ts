@@ -7,17 +7,17 @@ afterAll(() => vi.resetModules())
 
 // What happens before and while WebRTC's code is loaded; tests/all/e2e/connect.spec.ts has real connections.
 
-const { told } = vi.hoisted(() => {
+const { received } = vi.hoisted(() => {
   vi.resetModules() // specs before this one may have loaded what is mocked here
-  return { told: [] as string[] }
+  return { received: [] as string[] }
 })
 
 vi.mock('../../../src/peer/tab/laned-connection.ts', () => ({
   LanedConnection: class {
     readonly connected = Promise.resolve()
-    start = () => told.push('start')
-    close = () => told.push('close')
-    receive = (attempt: number, signals: unknown) => told.push(`${attempt} ${signals}`)
+    start = () => received.push('start')
+    close = () => received.push('close')
+    receive = (attempt: number, signals: unknown) => received.push(`${attempt} ${signals}`)
     stats = async () => ({ lanes: 1 })
   },
 }))
@@ -25,7 +25,7 @@ vi.mock('../../../src/peer/tab/laned-connection.ts', () => ({
 const made = () => new LateConnection({ peerName: 'rank 1' } as LanedConnectionOptions)
 
 beforeEach(() => {
-  told.length = 0
+  received.length = 0
 })
 
 describe('a late connection', () => {
@@ -37,7 +37,7 @@ describe('a late connection', () => {
     expect(await connection.stats()).toBeNull()
     await connection.connected
     connection.receive(2, 'again')
-    expect(told).toEqual(['start', '1 offer', '1 candidate', '2 again'])
+    expect(received).toEqual(['start', '1 offer', '1 candidate', '2 again'])
     expect(await connection.stats()).toEqual({ lanes: 1 })
   })
 
@@ -46,6 +46,6 @@ describe('a late connection', () => {
     connection.start()
     connection.close()
     await connection.connected
-    expect(told).toEqual(['close'])
+    expect(received).toEqual(['close'])
   })
 })

@@ -42,10 +42,10 @@ describe('neighbours in a room that waits', () => {
       limits.messageBytes / 3,
     )
     // Hours later the same links, and nothing to tell.
-    const told = tabs[5].lobby
+    const received = tabs[5].lobby
     await world.env.advance(3_600_000)
     expect(world.calls).toBe(30)
-    expect(tabs[5].lobby).toBe(told)
+    expect(tabs[5].lobby).toBe(received)
     expect(tabs.flatMap(({ errors }) => errors)).toEqual([])
   })
 

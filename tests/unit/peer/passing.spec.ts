@@ -1,11 +1,11 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import {
-  decodeCrewMessage,
-  encodeCrewMessage,
+  decodeElasticMessage,
+  encodeElasticMessage,
   inOrder,
   signedText,
-} from '../../../src/peer/crew/messages.ts'
-import { burst, Passing } from '../../../src/peer/crew/passing.ts'
+} from '../../../src/peer/elastic/messages.ts'
+import { burst, Passing } from '../../../src/peer/elastic/passing.ts'
 import { EpochLinks } from '../../../src/peer/link/epoch-link.ts'
 import { memoryPair } from '../../../src/peer/link/memory-link.ts'
 import { roomEdges } from '../../../src/peer/room/edges.ts'
@@ -19,7 +19,7 @@ import {
   member,
   namesOf,
   place,
-} from '../../support/crew-members.ts'
+} from '../../support/elastic-peers.ts'
 
 // Members in a ring with chords, of whom few have links to each other: others pass their messages on.
 
@@ -36,7 +36,7 @@ function ringOf(size: number, without?: string): Member[] {
 }
 
 const rosterOf = async (all: readonly Member[]) => {
-  const names = await Promise.all(all.map(({ crew }) => namesOf(crew.next())))
+  const names = await Promise.all(all.map(({ elastic }) => namesOf(elastic.next())))
   expect(new Set(names).size).toBe(1)
   return names[0]!
 }
@@ -44,11 +44,11 @@ const rosterOf = async (all: readonly Member[]) => {
 test('what others say is one line without control characters, also where it is signed', () => {
   const why = 'gone\u001b]0;title\u0007\nfor good'
   const body = inOrder({ type: 'bye', entered: 1, isDone: false, why })
-  const told = { type: 'pass', from: 'a', number: 1, to: ['c'], body } as const
-  const sent = { ...told, ...signedBy('a', signedText(told)) }
-  const heard = decodeCrewMessage(encodeCrewMessage(sent))
+  const received = { type: 'pass', from: 'a', number: 1, to: ['c'], body } as const
+  const sent = { ...received, ...signedBy('a', signedText(received)) }
+  const heard = decodeElasticMessage(encodeElasticMessage(sent))
   expect(heard).toEqual({ ...sent, body: { ...body, why: 'gone ]0;title for good' } })
-  expect(decodeCrewMessage(encodeCrewMessage({ type: 'abort', why }))).toEqual({
+  expect(decodeElasticMessage(encodeElasticMessage({ type: 'abort', why }))).toEqual({
     type: 'abort',
     why: 'gone ]0;title for good',
   })
@@ -191,7 +191,7 @@ describe('a ring of members', () => {
     const left = all.filter(({ id }) => id !== 'u')
     expect(await rosterOf(left)).toBe(letters.replace('u', ''))
     expect(place.world.now()).toBeLessThan(500)
-    expect(left[0]!.crew.roster!.isRing).toBe(true)
+    expect(left[0]!.elastic.roster!.isRing).toBe(true)
   })
 
   test('has a roster in all members when its leader falls silent with it', async () => {
@@ -223,14 +223,14 @@ describe('a ring of members', () => {
   test('of 24 has one roster when six leave within a second, the most senior ones first', async () => {
     const all = ringOf(24)
     const left = all.slice(6)
-    const rosters = left.map(async ({ crew }) => {
+    const rosters = left.map(async ({ elastic }) => {
       for (;;) {
-        const { members } = await crew.next()
+        const { members } = await elastic.next()
         if (members.length === 18) return members.join('')
       }
     })
     for (const one of all.slice(0, 6)) {
-      one.crew.resign('the tab was closed')
+      one.elastic.resign('the tab was closed')
       crash(one)
       await place.world.advance(150)
     }
@@ -242,8 +242,8 @@ describe('a ring of members', () => {
     const all = ringOf(24)
     const [, , c, d, e, f] = all as Member[]
     for (const one of [d!, e!]) crash(one)
-    c!.crew.presence.apart.add('f')
-    const out = expect(place.world.until(f!.crew.next())).rejects.toThrow(/joins again/)
+    c!.elastic.presence.apart.add('f')
+    const out = expect(place.world.until(f!.elastic.next())).rejects.toThrow(/joins again/)
     const left = all.filter((one) => ![d, e, f].includes(one))
     expect(await rosterOf(left)).toBe('abcghijklmnopqrstuvwx')
     await out
@@ -257,15 +257,15 @@ describe('a ring of members', () => {
     const near = all.filter(({ links }) => links.has('m'))
     for (const one of near) {
       const [there, back] = memoryPair(place.world, { delayMs: () => 1 })
-      one.crew.links.add(there, 'm')
+      one.elastic.links.add(there, 'm')
       const signed = signedBy('m', signedText(lie))
-      new EpochLinks(back).control(encodeCrewMessage({ ...lie, ...signed }))
+      new EpochLinks(back).control(encodeElasticMessage({ ...lie, ...signed }))
     }
     await place.world.advance(20)
     expect(near.length).toBe(8)
     for (const { broke } of near)
       expect(broke).toEqual(['m passed on what another one has not said'])
-    expect(all.flatMap(({ crew }) => crew.links.isUp('m'))).not.toContain(true)
+    expect(all.flatMap(({ elastic }) => elastic.links.isUp('m'))).not.toContain(true)
     expect(await rosterOf(all)).toBe(letters.slice(0, 24).replace('m', ''))
   })
 
@@ -274,17 +274,17 @@ describe('a ring of members', () => {
     const report = { roster: null, proved: 0, hasState: false, step: 0, linked: [], apart: [] }
     for (const one of all.filter(({ links }) => links.has('m'))) {
       const [there, back] = memoryPair(place.world, { delayMs: () => 1 })
-      one.crew.links.add(there, 'm')
+      one.elastic.links.add(there, 'm')
       const own = new EpochLinks(back)
       own.oncontrol = (payload) => {
-        const said = decodeCrewMessage(payload)
+        const said = decodeElasticMessage(payload)
         if (said.type !== 'pass' || said.body.type !== 'call') return
         const { ballot } = said.body
         const body = inOrder({ type: 'report', ballot, ...report, former: null })
         for (let at = 0; at < 30; at++) {
           const from = `x${at}`
           const pass = { type: 'pass', from, number: 1, to: [said.from], body } as const
-          own.control(encodeCrewMessage({ ...pass, ...signedBy(from, signedText(pass)) }))
+          own.control(encodeElasticMessage({ ...pass, ...signedBy(from, signedText(pass)) }))
         }
       }
     }
@@ -294,31 +294,31 @@ describe('a ring of members', () => {
   })
 
   test('remembers a bounded number of goodbyes of those that one of them invents', async () => {
-    const { crew } = member('a', { ballot: 1, members: [...letters.slice(0, 17)] })
+    const { elastic } = member('a', { ballot: 1, members: [...letters.slice(0, 17)] })
     const [there, back] = memoryPair(place.world, { delayMs: () => 1 })
-    crew.links.add(there, 'm')
+    elastic.links.add(there, 'm')
     const own = new EpochLinks(back)
     const body = inOrder({ type: 'bye', entered: 1, isDone: false, why: '' })
     for (let at = 0; at < 400; at++) {
       const pass = { type: 'pass', from: `x${at}`, number: 1, to: ['a'], body } as const
-      own.control(encodeCrewMessage({ ...pass, ...signedBy(`x${at}`, signedText(pass)) }))
+      own.control(encodeElasticMessage({ ...pass, ...signedBy(`x${at}`, signedText(pass)) }))
     }
     await place.world.advance(1000)
-    expect(crew.presence.dead.size).toBeGreaterThan(0)
-    expect(crew.presence.dead.size).toBeLessThan(300)
+    expect(elastic.presence.dead.size).toBeGreaterThan(0)
+    expect(elastic.presence.dead.size).toBeLessThan(300)
   })
 
   test('passes nothing on for one that is not in it', async () => {
     const all = ringOf(24)
     const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
     const stranger = new EpochLinks(far)
-    all[0]!.crew.links.add(near, 'x.1')
+    all[0]!.elastic.links.add(near, 'x.1')
     const to = all.map(({ id }) => id)
     const body = { type: 'abort', why: 'the end' } as const
     const signed = { key: 'b', signature: '' }
     const lie = { type: 'pass', from: 'b', number: 1, to, body, ...signed } as const
-    stranger.control(encodeCrewMessage(lie))
+    stranger.control(encodeElasticMessage(lie))
     await place.world.advance(1000)
-    expect(all.flatMap(({ told }) => told)).toEqual([])
+    expect(all.flatMap(({ received }) => received)).toEqual([])
   })
 })

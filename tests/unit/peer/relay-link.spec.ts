@@ -16,7 +16,7 @@ let relay: RelayServer
 let untap: () => void = () => undefined
 beforeAll(async () => {
   // A message cut short is the ends' to find out here; the server's own look at lengths is in room-relay.spec.ts.
-  relay = await startRelay({ limits: { relayWaitMs: 400, relayFrameLeastBytes: 0 } })
+  relay = await startRelay({ limits: { relayWaitMs: 400, relayFrameMinBytes: 0 } })
 })
 afterAll(() => relay.close())
 afterEach(() => untap())
@@ -261,7 +261,7 @@ describe('what a slow end costs the server', () => {
     untap = () => {
       rendezvous.receiveBytes = receiveBytes
     }
-    const message = Buffer.alloc(limits.relayFrameLeastBytes, 7)
+    const message = Buffer.alloc(limits.relayFrameMinBytes, 7)
     for (let sent = 0; sent < 400_000; sent++) rude.socket.send(message)
     await expect
       .poll(() => peakBytes, { timeout: 10_000 })

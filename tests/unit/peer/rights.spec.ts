@@ -1,47 +1,48 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import { maxGone } from '../../../src/peer/crew/crew.ts'
+import { maxGone } from '../../../src/peer/elastic/elastic-member.ts'
 import {
-  type CrewMessage,
-  decodeCrewMessage,
-  encodeCrewMessage,
-} from '../../../src/peer/crew/messages.ts'
-import { crewTimes } from '../../../src/peer/crew/options.ts'
-import { type Role, rights } from '../../../src/peer/crew/rights.ts'
+  decodeElasticMessage,
+  type ElasticMessage,
+  encodeElasticMessage,
+} from '../../../src/peer/elastic/messages.ts'
+import { elasticTimes } from '../../../src/peer/elastic/options.ts'
+import { type Role, rights } from '../../../src/peer/elastic/rights.ts'
 import { EpochLinks, maxUnsentBytes } from '../../../src/peer/link/epoch-link.ts'
 import { memoryPair } from '../../../src/peer/link/memory-link.ts'
 import { lastBallot } from '../../../src/peer/room/ballots.ts'
 import {
   clearPlace,
   crash,
-  crewOf,
+  elasticMember,
   type Member,
   member,
   namesOf,
   place,
-} from '../../support/crew-members.ts'
+} from '../../support/elastic-peers.ts'
 
 // What one tab can do to the others with messages that no build of this project sends.
 
 afterEach(clearPlace)
 
-type Heard = (message: CrewMessage) => void
+type Heard = (message: ElasticMessage) => void
 
 /** A tab that says what the test has it say, linked to members: of their roster if its id is in there. */
 function liar(id: string, to: readonly Member[], heard: Heard = () => undefined) {
-  const links = to.map(({ crew }) => {
+  const links = to.map(({ elastic }) => {
     const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
     const own = new EpochLinks(far)
-    own.oncontrol = (payload) => heard(decodeCrewMessage(payload))
-    crew.links.add(near, crew.roster ? id : null)
+    own.oncontrol = (payload) => heard(decodeElasticMessage(payload))
+    elastic.links.add(near, elastic.roster ? id : null)
     return own
   })
-  const send = (link: EpochLinks, message: CrewMessage) => link.control(encodeCrewMessage(message))
+  const send = (link: EpochLinks, message: ElasticMessage) =>
+    link.control(encodeElasticMessage(message))
   return {
     links,
-    say(message: CrewMessage): void {
+    say(message: ElasticMessage): void {
       for (const link of links) send(link, message)
     },
-    sayTo(at: number, message: CrewMessage): void {
+    sayTo(at: number, message: ElasticMessage): void {
       send(links[at]!, message)
     },
   }
@@ -61,7 +62,7 @@ const report = {
 } as const
 
 describe('a newcomer with the link alone', () => {
-  const attacks: [string, CrewMessage][] = [
+  const attacks: [string, ElasticMessage][] = [
     [
       'calls in place of its hello',
       { type: 'call', ballot: lastBallot, entered: lastBallot, isPlanned: false },
@@ -84,18 +85,23 @@ describe('a newcomer with the link alone', () => {
   test.each(attacks)(
     '%s: no member stops, and one that is lost then is replaced without a person',
     async (_, lie) => {
-      const all = crewOf('abcd')
+      const all = elasticMember('abcd')
       liar('x', all).say(lie)
       await place.world.advance(5000)
-      expect(all.map(({ told }) => told.filter((one) => one !== 'wish'))).toEqual([[], [], [], []])
+      expect(all.map(({ received }) => received.filter((one) => one !== 'wish'))).toEqual([
+        [],
+        [],
+        [],
+        [],
+      ])
       crash(all[3]!)
-      const next = all.slice(0, 3).map(({ crew }) => namesOf(crew.next()))
+      const next = all.slice(0, 3).map(({ elastic }) => namesOf(elastic.next()))
       for (const names of await Promise.all(next)) expect(names.replace('x', '')).toBe('abc')
     },
   )
 
   test('answers calls with a roster, a former life and a state of its invention: the leader decides as without it', async () => {
-    const all = crewOf('abcd')
+    const all = elasticMember('abcd')
     const tab = liar('x', all, (message) => {
       if (message.type !== 'call') return
       const { ballot } = message
@@ -104,25 +110,25 @@ describe('a newcomer with the link alone', () => {
       tab.say({ ...report, ballot, former: { id: 'b', entered: ballot } })
     })
     crash(all[3]!)
-    const next = all.slice(0, 3).map(({ crew }) => namesOf(crew.next()))
+    const next = all.slice(0, 3).map(({ elastic }) => namesOf(elastic.next()))
     expect(await Promise.all(next)).toEqual(['abc', 'abc', 'abc'])
   })
 
   test('says that it has a later step, and links to those that are lost: no person hears of that', async () => {
-    const [a, b] = crewOf('ab') as [Member, Member]
+    const [a, b] = elasticMember('ab') as [Member, Member]
     const tab = liar('x', [a], (message) => {
       if (message.type !== 'call') return
       tab.say({ ...report, ballot: message.ballot, step: 10 ** 6, linked: ['a', 'b'] })
     })
     a.step = 7
     crash(b)
-    a.crew.next().catch(() => undefined)
-    await place.world.advance(crewTimes.answerMs + 100)
+    a.elastic.next().catch(() => undefined)
+    await place.world.advance(elasticTimes.answerMs + 100)
     expect(a.abouts).toEqual([{ missing: ['b'], hadMore: false, step: 7 }])
   })
 
   test('sends false rosters to members one by one after a loss: they have one group', async () => {
-    const all = crewOf('abcde')
+    const all = elasticMember('abcde')
     const four = all.slice(0, 4)
     const tab = liar('x', four)
     crash(all[4]!)
@@ -130,7 +136,7 @@ describe('a newcomer with the link alone', () => {
       const roster = { ballot: 2 ** 17, members: [id], before: [], isRing: false }
       tab.sayTo(at, { type: 'roster', roster })
     }
-    const next = four.map(({ crew }) => namesOf(crew.next()))
+    const next = four.map(({ elastic }) => namesOf(elastic.next()))
     expect(await Promise.all(next)).toEqual(['abcd', 'abcd', 'abcd', 'abcd'])
   })
 
@@ -143,24 +149,24 @@ describe('a newcomer with the link alone', () => {
       'names a former life in a later roster',
       { ...report, ballot: 2 ** 20, former: { id: 'x.1', entered: 2 ** 20 } },
     ],
-  ] as [string, CrewMessage][])(
+  ] as [string, ElasticMessage][])(
     '%s: where half of the members are lost, the server decides as without it',
     async (_, lie) => {
-      const all = crewOf('abcd', async (_ballot, _alive, lives) => lives)
+      const all = elasticMember('abcd', async (_ballot, _alive, lives) => lives)
       const tab = liar('x.2', all, (message) => {
         if (message.type === 'call')
           tab.say('ballot' in lie ? { ...lie, ballot: message.ballot } : lie)
       })
       for (const one of all.slice(2)) crash(one)
-      const next = all.slice(0, 2).map(({ crew }) => namesOf(crew.next()))
+      const next = all.slice(0, 2).map(({ elastic }) => namesOf(elastic.next()))
       for (const names of await Promise.all(next)) expect(names.replace('x.2', '')).toBe('ab')
-      for (const { told } of all.slice(0, 2)) expect(told.join()).not.toContain('undecided')
+      for (const { received } of all.slice(0, 2)) expect(received.join()).not.toContain('undecided')
     },
   )
 
   test('that measures its link gets no answer', async () => {
     const heard: string[] = []
-    const tab = liar('x', crewOf('ab'), ({ type }) => heard.push(type))
+    const tab = liar('x', elasticMember('ab'), ({ type }) => heard.push(type))
     tab.say({ type: 'probe', round: 1, fill: 'x' })
     tab.say({ type: 'ping' })
     await place.world.advance(100)
@@ -168,7 +174,7 @@ describe('a newcomer with the link alone', () => {
   })
 
   test('that comes and goes as another one each time is forgotten', async () => {
-    const all = crewOf('ab')
+    const all = elasticMember('ab')
     for (let life = 0; life < 3 * maxGone; life++) {
       const tab = liar(`x.${life}`, all)
       tab.say({ type: 'hello', id: `x.${life}` })
@@ -177,34 +183,34 @@ describe('a newcomer with the link alone', () => {
       for (const one of tab.links) one.close('it was closed')
       await place.world.advance(5)
     }
-    for (const { crew } of all) {
-      expect(crew.links.known.length).toBeLessThanOrEqual(maxGone + 1)
-      expect(crew.presence.dead.size).toBeLessThanOrEqual(maxGone + 1)
+    for (const { elastic } of all) {
+      expect(elastic.links.known.length).toBeLessThanOrEqual(maxGone + 1)
+      expect(elastic.presence.dead.size).toBeLessThanOrEqual(maxGone + 1)
     }
   })
 
   test('that says who it is again and again is let in once', async () => {
-    const [a, b] = crewOf('ab') as [Member, Member]
+    const [a, b] = elasticMember('ab') as [Member, Member]
     const tab = liar('x', [a, b])
     for (let i = 0; i < 50; i++) tab.say({ type: 'hello', id: 'x' })
     await place.world.advance(1000)
-    expect(a.told).toEqual(['wish'])
+    expect(a.received).toEqual(['wish'])
   })
 })
 
 describe('a member that lies', () => {
   /** `a` to `d`, and `m`, which is senior to `c` and `d`. */
   function withLiar(heard?: Heard) {
-    const honest = crewOf('abmcd', undefined, 'm')
+    const honest = elasticMember('abmcd', undefined, 'm')
     return { honest, tab: liar('m', honest, heard) }
   }
   const first = { ballot: 1, members: ['a', 'b', 'm', 'c', 'd'] }
   const settle = async (honest: readonly Member[]) => {
-    const next = honest.map(({ crew }) => namesOf(crew.next()))
+    const next = honest.map(({ elastic }) => namesOf(elastic.next()))
     const names = await Promise.all(next)
     expect(new Set(names).size).toBe(1)
     expect(names[0]!.replace('m', '')).toBe('abcd')
-    for (const { told } of honest) expect(told.join()).not.toMatch(/out|undecided/)
+    for (const { received } of honest) expect(received.join()).not.toMatch(/out|undecided/)
   }
 
   test.each([
@@ -227,7 +233,7 @@ describe('a member that lies', () => {
     ['tells all to leave', { type: 'leave', ballot: 1 }],
     ['leaves from the last roster', { type: 'bye', entered: lastBallot, isDone: false, why: '' }],
     ['leaves from the next roster', { type: 'bye', entered: 2 ** 17, isDone: false, why: '' }],
-  ] as [string, CrewMessage][])(
+  ] as [string, ElasticMessage][])(
     '%s: the others have one group, and wait for no person',
     async (_, lie) => {
       const { honest, tab } = withLiar()
@@ -259,12 +265,12 @@ describe('a member that lies', () => {
       tab.say({ type: 'refuse', ballot, promised: ballot, outside: null })
     })
     await settle(honest)
-    const { answerMs } = crewTimes
+    const { answerMs } = elasticTimes
     expect(place.world.now()).toBeLessThan(5 * answerMs)
   })
 
   test('refuses every other call of each leader, and another one those between: the others do without their answers', async () => {
-    const honest = crewOf('abcdmn', undefined, 'mn')
+    const honest = elasticMember('abcdmn', undefined, 'mn')
     for (const [turn, id] of ['m', 'n'].entries()) {
       const calls = new Map<number, number>()
       const tab = liar(id, honest, (message) => {
@@ -276,7 +282,7 @@ describe('a member that lies', () => {
         if (count % 2 === turn) tab.say({ type: 'refuse', ballot, promised: ballot, outside: null })
       })
     }
-    const next = honest.map(({ crew }) => namesOf(crew.next()))
+    const next = honest.map(({ elastic }) => namesOf(elastic.next()))
     expect(await Promise.all(next)).toEqual(['abcd', 'abcd', 'abcd', 'abcd'])
     expect(place.world.now()).toBeLessThan(60_000)
   })
@@ -317,7 +323,7 @@ describe('a member that lies', () => {
     const [a, ...others] = honest as [Member, ...Member[]]
     for (const [at, link] of tab.links.entries())
       link.oncontrol = (payload) => {
-        const message = decodeCrewMessage(payload)
+        const message = decodeElasticMessage(payload)
         if (message.type !== 'call') return
         const { ballot } = message
         const alone = { ballot: ballot - 1, members: ['a', 'm'], before: [], isRing: false }
@@ -327,11 +333,11 @@ describe('a member that lies', () => {
       }
     for (const { id } of others) a.links.get(id)!.close('it was cut')
     let rosters = 0
-    void a.crew.next().then(
+    void a.elastic.next().then(
       () => rosters++,
       () => undefined,
     )
-    const next = others.map(({ crew }) => namesOf(crew.next()))
+    const next = others.map(({ elastic }) => namesOf(elastic.next()))
     expect(new Set(await Promise.all(next)).size).toBe(1)
     await place.world.advance(30_000)
     expect(rosters).toBe(0)
@@ -352,9 +358,9 @@ describe('a member that lies', () => {
     tab.say({ type: 'call', ballot: 2 ** 17, entered: 1, isPlanned: false })
     await place.world.advance(100)
     for (const one of tab.links) one.close('it has gone')
-    const last = honest.map(async ({ crew }) => {
+    const last = honest.map(async ({ elastic }) => {
       for (;;) {
-        const { members } = await crew.next()
+        const { members } = await elastic.next()
         if (!members.includes('m')) return members.join('')
       }
     })
@@ -362,13 +368,13 @@ describe('a member that lies', () => {
   })
 
   test('says again and again that the others continue: they do once it is lost', async () => {
-    const honest = crewOf('mabcd', undefined, 'm')
+    const honest = elasticMember('mabcd', undefined, 'm')
     const tab = liar('m', honest)
     await place.world.advance(10)
     crash(honest[3]!)
     const names: string[] = []
-    for (const { crew } of honest.slice(0, 3))
-      void crew.next().then(({ members }) => names.push(members.join('')))
+    for (const { elastic } of honest.slice(0, 3))
+      void elastic.next().then(({ members }) => names.push(members.join('')))
     for (let i = 0; i < 30; i++) {
       tab.say({ type: 'refuse', ballot: 1, promised: 2 ** 17, outside: 2 ** 17 })
       await place.world.advance(500)
@@ -388,32 +394,32 @@ describe('a member that lies', () => {
 })
 
 test('a planned call of one that is gone when the step ends here costs no wait', async () => {
-  const [a, b] = crewOf('abm', undefined, 'm') as [Member, Member]
+  const [a, b] = elasticMember('abm', undefined, 'm') as [Member, Member]
   const tab = liar('m', [a, b])
   tab.say({ type: 'call', ballot: 2 ** 17, entered: 1, isPlanned: true })
   await place.world.advance(10)
   for (const one of tab.links) one.close('it was closed')
   await place.world.advance(10)
-  const next = [a, b].map(({ crew }) => crew.next())
+  const next = [a, b].map(({ elastic }) => elastic.next())
   const beganMs = place.world.now()
   expect(await Promise.all(next.map(namesOf))).toEqual(['ab', 'ab'])
-  expect(place.world.now() - beganMs).toBeLessThan(crewTimes.leadMs)
+  expect(place.world.now() - beganMs).toBeLessThan(elasticTimes.leadMs)
 })
 
 test('a planned call without a roster, where the group has failed, is waited for as any other', async () => {
-  const [a, b] = crewOf('abm', undefined, 'm') as [Member, Member]
+  const [a, b] = elasticMember('abm', undefined, 'm') as [Member, Member]
   const tab = liar('m', [a, b])
   tab.say({ type: 'call', ballot: 2 ** 17, entered: 1, isPlanned: true })
   await place.world.advance(10)
-  const next = [a, b].map(({ crew }) => crew.next())
+  const next = [a, b].map(({ elastic }) => elastic.next())
   expect(await Promise.all(next.map(namesOf))).toEqual(['ab', 'ab'])
-  const { leadMs, answerMs } = crewTimes
+  const { leadMs, answerMs } = elasticTimes
   expect(place.world.now()).toBeLessThan(leadMs + answerMs + 100)
 })
 
 test('a newcomer that is sent a roster with others to whom it has no link joins again', async () => {
   const joiner = member('x', null)
-  const next = joiner.crew.next()
+  const next = joiner.elastic.next()
   const tab = liar('m', [joiner])
   tab.say({ type: 'hello', id: 'm' })
   tab.say({ type: 'call', ballot: 2 ** 17, entered: 1, isPlanned: true })
@@ -430,15 +436,15 @@ test('a newcomer that is sent a roster with others to whom it has no link joins 
 test('a link by which nothing is read holds a bounded number of bytes, whatever it is asked', async () => {
   const joiner = member('x', null)
   const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
-  joiner.crew.links.add(near, null)
+  joiner.elastic.links.add(near, null)
   const rank = new EpochLinks(far)
-  rank.control(encodeCrewMessage({ type: 'hello', id: 'a' }))
+  rank.control(encodeElasticMessage({ type: 'hello', id: 'a' }))
   await place.world.advance(10)
   // From now on the end of the newcomer has no room.
   near.room = () => 0
   let answered = 0
   for (; answered < 20_000 && rank.isUp; answered++) {
-    rank.control(encodeCrewMessage({ type: 'probe', round: 1, fill: 'x'.repeat(2 ** 15) }))
+    rank.control(encodeElasticMessage({ type: 'probe', round: 1, fill: 'x'.repeat(2 ** 15) }))
     await place.world.advance(2)
   }
   expect(rank.isUp).toBe(false)
@@ -446,14 +452,14 @@ test('a link by which nothing is read holds a bounded number of bytes, whatever 
 })
 
 test('a link by which nothing is read holds a bounded number of answers', async () => {
-  const [a] = crewOf('ab') as [Member, Member]
+  const [a] = elasticMember('ab') as [Member, Member]
   const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
   near.room = () => 0
-  a.crew.links.add(near, 'x')
+  a.elastic.links.add(near, 'x')
   const rank = new EpochLinks(far)
   let asked = 0
   for (; asked < 10_000 && rank.isUp; asked++) {
-    rank.control(encodeCrewMessage({ type: 'ping' }))
+    rank.control(encodeElasticMessage({ type: 'ping' }))
     if (asked % 100 === 0) await place.world.advance(2)
   }
   expect(rank.isUp).toBe(false)
@@ -461,25 +467,25 @@ test('a link by which nothing is read holds a bounded number of answers', async 
 
 test('one that joins remembers a bounded number of ranks of which others tell it', async () => {
   const joiner = member('x', null)
-  void joiner.crew.next().catch(() => undefined)
+  void joiner.elastic.next().catch(() => undefined)
   const tab = liar('m', [joiner])
   tab.say({ type: 'hello', id: 'm' })
   const members = Array.from({ length: 64 }, (_, rank) => `n${rank}`)
-  for (let told = 0; told < 100; told++) {
+  for (let received = 0; received < 100; received++) {
     tab.say({
       ...{ type: 'wait', id: 'x', why: '', isSlow: false },
-      members: members.map((id) => `${id}.${told}`),
+      members: members.map((id) => `${id}.${received}`),
     })
     await place.world.advance(2)
   }
   // It lets ranks measure their links to it.
   const answersOf = async (id: string) => {
     const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
-    joiner.crew.links.add(near, id)
+    joiner.elastic.links.add(near, id)
     const heard: string[] = []
     const one = new EpochLinks(far)
-    one.oncontrol = (payload) => heard.push(decodeCrewMessage(payload).type)
-    one.control(encodeCrewMessage({ type: 'probe', round: 1, fill: '' }))
+    one.oncontrol = (payload) => heard.push(decodeElasticMessage(payload).type)
+    one.control(encodeElasticMessage({ type: 'probe', round: 1, fill: '' }))
     await place.world.advance(10)
     return heard
   }
@@ -490,9 +496,9 @@ test('one that joins remembers a bounded number of ranks of which others tell it
 test('a rank that says it is another member than the server has named loses its link', async () => {
   const joiner = member('x.2', null)
   const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
-  joiner.crew.links.add(near, null, 'a')
+  joiner.elastic.links.add(near, null, 'a')
   const rank = new EpochLinks(far)
-  rank.control(encodeCrewMessage({ type: 'hello', id: 'b.1' }))
+  rank.control(encodeElasticMessage({ type: 'hello', id: 'b.1' }))
   await place.world.advance(10)
   expect(rank.isUp).toBe(false)
 })

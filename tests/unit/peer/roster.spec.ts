@@ -5,7 +5,7 @@ import {
   type Report,
   type Roster,
   winsHalf,
-} from '../../../src/peer/crew/roster.ts'
+} from '../../../src/peer/elastic/roster.ts'
 
 // Who may decide who trains next: each rule, and beside it what would go wrong without it.
 
@@ -42,7 +42,7 @@ const verdictOf = (
   leader: string,
   said: Record<string, Said>,
   dead: Record<string, number> = {},
-  most = 64,
+  max = 64,
   saidBye: readonly string[] = [],
 ) =>
   judge({
@@ -51,7 +51,7 @@ const verdictOf = (
     dead: new Map(Object.entries(dead)),
     saidBye: new Set(saidBye),
     keptOut: new Set(),
-    most,
+    max,
   })
 
 const five = roster(1, 'abcde')

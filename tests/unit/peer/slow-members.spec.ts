@@ -1,8 +1,8 @@
 import { afterEach, expect, test } from 'vitest'
-import { Crew } from '../../../src/peer/crew/crew.ts'
+import { ElasticMember } from '../../../src/peer/elastic/elastic-member.ts'
 import { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { type MemoryLinkOptions, memoryPair } from '../../../src/peer/link/memory-link.ts'
-import { exchangeLimitMs, Patience } from '../../../src/trainer/loop/phase-timeouts.ts'
+import { exchangeLimitMs, PhaseTimeouts } from '../../../src/trainer/loop/phase-timeouts.ts'
 import { PeerError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { cheapSigner } from '../../support/cheap-signer.ts'
@@ -17,11 +17,11 @@ const slow = 50
 
 interface Rank {
   readonly id: string
-  readonly crew: Crew
+  readonly elastic: ElasticMember
   /** Whom it named, and what else it told, each with its moment. */
-  readonly told: { atMs: number; text: string }[]
+  readonly received: { atMs: number; text: string }[]
   group: ProcessGroup
-  patience: Patience
+  patience: PhaseTimeouts
   steps: number
   stepBeganMs: number
   lastStepMs: number
@@ -34,8 +34,8 @@ let ranks: Rank[] = []
 const rates = new Map<string, { delayMs(): number; bytesPerMs: number }>()
 
 afterEach(() => {
-  for (const { crew, group } of ranks) {
-    crew.resign('the test is over')
+  for (const { elastic, group } of ranks) {
+    elastic.resign('the test is over')
     group.destroy()
   }
   rates.clear()
@@ -44,8 +44,8 @@ afterEach(() => {
 const sleep = (ms: number) => new Promise<void>((resolve) => world.after(ms, resolve))
 
 function rankOf(id: string, ids: readonly string[], computesMs: number): Rank {
-  const told: Rank['told'] = []
-  const tell = (text: string) => told.push({ atMs: world.now(), text })
+  const received: Rank['received'] = []
+  const tell = (text: string) => received.push({ atMs: world.now(), text })
   const pace = () => {
     const { patience, lastStepMs, stepBeganMs, group } = made
     if (lastStepMs === 0) return undefined
@@ -54,23 +54,31 @@ function rankOf(id: string, ids: readonly string[], computesMs: number): Rank {
     const now = { bytes: 8 * elements, stepMs: lastStepMs, newestStepMs, heldBy, isPaused: false }
     return { ...now, restMs: patience.restMs, limitMs: exchangeLimitMs }
   }
-  const crew = new Crew(
+  const elastic = new ElasticMember(
     {
-      ...{ env: world, self: id, roster: { ballot: 1, members: ids }, most: 64, pace },
+      ...{ env: world, self: id, roster: { ballot: 1, members: ids }, max: 64, pace },
       signer: cheapSigner(id, world),
       // Those with a capital letter share one.
       machineOf: (one) => (one < 'a' ? 'M' : one),
     },
     {
       stop: () => made.group.abort(new PeerError('peer.lost', 'the members decide')),
-      wish: () => tell('wish'),
+      request: () => tell('wish'),
       out: () => tell('out'),
       undecided: (about) => tell(about ? 'undecided' : 'decided'),
       holdsUp: (who, why) => tell(`${who}: ${why}`),
       waits: (who, why) => tell(`${who} waits: ${why}`),
     },
   )
-  const made = { id, crew, told, steps: 0, stepBeganMs: 0, lastStepMs: 0, isOut: false } as Rank
+  const made = {
+    id,
+    elastic,
+    received,
+    steps: 0,
+    stepBeganMs: 0,
+    lastStepMs: 0,
+    isOut: false,
+  } as Rank
   void train(made, computesMs)
   return made
 }
@@ -78,9 +86,9 @@ function rankOf(id: string, ids: readonly string[], computesMs: number): Rank {
 async function train(rank: Rank, computesMs: number): Promise<void> {
   await sleep(0)
   for (;;) {
-    const { ballot, members } = rank.crew.roster!
+    const { ballot, members } = rank.elastic.roster!
     const at = members.indexOf(rank.id)
-    const links = rank.crew.links.open(ballot, members)
+    const links = rank.elastic.links.open(ballot, members)
     const before = { group: rank.group, restMs: rank.patience?.restMs }
     rank.group = new ProcessGroup({
       rank: at,
@@ -89,14 +97,14 @@ async function train(rank: Rank, computesMs: number): Promise<void> {
       links,
       env: world,
     })
-    rank.patience = new Patience(rank.group, rank.patience && before)
+    rank.patience = new PhaseTimeouts(rank.group, rank.patience && before)
     rank.lastStepMs = 0
     try {
       await rank.group.ready()
-      rank.crew.proved()
+      rank.elastic.proved()
       for (;;) await step(rank, computesMs)
     } catch {
-      rank.isOut = await rank.crew.next().then(
+      rank.isOut = await rank.elastic.next().then(
         () => false,
         () => true,
       )
@@ -145,8 +153,8 @@ function begin(
       const rate = { delayMs: () => 1, bytesPerMs: fast, highWaterBytes: 2 ** 18 }
       rates.set(pairOf(a.id, b.id), rate)
       const [there, back] = memoryPair(world, rate as MemoryLinkOptions)
-      a.crew.links.add(there, b.id)
-      b.crew.links.add(back, a.id)
+      a.elastic.links.add(there, b.id)
+      b.elastic.links.add(back, a.id)
     }
   return ranks
 }
@@ -160,7 +168,7 @@ const why = (id: string) =>
     `^${id}: it carries a step's gradients in 2\\d s, and without that a step takes 0.[23] s\\.$`,
   )
 
-const membersOf = (of: readonly Rank[]) => of.map(({ crew }) => crew.roster!.members.join(''))
+const membersOf = (of: readonly Rank[]) => of.map(({ elastic }) => elastic.roster!.members.join(''))
 
 test.each(['a', 'b', 'c'])(
   'three ranks, of which %s turns slow: the others name it within 10 s, and go on without it at their pace',
@@ -171,15 +179,15 @@ test.each(['a', 'b', 'c'])(
     turn((pair) => pair.includes(id), slow)
     const [beganMs, stepsBefore] = [world.now(), others[0]!.steps]
     await world.advance(15_000)
-    for (const { told } of others) {
-      expect(told[0]!.text).toMatch(why(id))
-      expect(told[0]!.atMs - beganMs).toBeLessThan(10_000)
+    for (const { received } of others) {
+      expect(received[0]!.text).toMatch(why(id))
+      expect(received[0]!.atMs - beganMs).toBeLessThan(10_000)
     }
     expect(membersOf(others)).toEqual(Array(2).fill('abc'.replace(id, '')))
     expect(others[0]!.steps - stepsBefore).toBeGreaterThan(15)
     // Over its links it may hear nothing: it says itself why it waits.
     const [slowOne] = all.filter((one) => one.id === id)
-    expect(slowOne!.told.map(({ text }) => text).slice(-2)).toEqual([
+    expect(slowOne!.received.map(({ text }) => text).slice(-2)).toEqual([
       expect.stringMatching(
         new RegExp(
           `^${id} waits: its connection carries a step's gradients in \\d+ s, and without that a step takes 0.[23] s\\.$`,
@@ -188,7 +196,10 @@ test.each(['a', 'b', 'c'])(
       'out',
     ])
     // Nothing holds them up any more.
-    expect(others.map(({ told }) => told.at(-1)!.text)).toEqual(['null: null', 'null: null'])
+    expect(others.map(({ received }) => received.at(-1)!.text)).toEqual([
+      'null: null',
+      'null: null',
+    ])
   },
 )
 
@@ -211,7 +222,7 @@ test('a ring of six, of which one turns slow: only this one is named, by the ran
   await world.advance(10_000)
   const texts = all
     .filter(({ id }) => id !== 'd')
-    .flatMap(({ told }) => told.map(({ text }) => text))
+    .flatMap(({ received }) => received.map(({ text }) => text))
   expect(new Set(texts.map((text) => text[0]))).toEqual(new Set(['d']))
 })
 
@@ -222,29 +233,30 @@ test('one that was left out comes in again once a step takes half of what others
   await world.advance(15_000)
   const others = all.slice(0, 2)
   expect(membersOf(others)).toEqual(['ab', 'ab'])
-  const wishes = () => others.flatMap(({ told }) => told.filter(({ text }) => text === 'wish'))
+  const requests = () =>
+    others.flatMap(({ received }) => received.filter(({ text }) => text === 'wish'))
   // A step's gradients take 0.8 s, then 0.4 s.
   const rate = { delayMs: () => 1, bytesPerMs: 1250 }
-  const crew = new Crew(
-    { env: world, self: 'c.2', signer: cheapSigner('c.2', world), roster: null, most: 64 },
+  const elastic = new ElasticMember(
+    { env: world, self: 'c.2', signer: cheapSigner('c.2', world), roster: null, max: 64 },
     {
       stop: () => undefined,
-      wish: () => undefined,
+      request: () => undefined,
       out: () => undefined,
       undecided: () => undefined,
     },
   )
   for (const one of others) {
     const [there, back] = memoryPair(world, rate)
-    one.crew.links.add(there, 'c.2')
-    crew.links.add(back, null)
+    one.elastic.links.add(there, 'c.2')
+    elastic.links.add(back, null)
   }
   await world.advance(20_000)
-  expect(wishes()).toEqual([])
+  expect(requests()).toEqual([])
   rate.bytesPerMs = 2500
   await world.advance(60_000)
-  expect(wishes()).toHaveLength(1)
-  crew.resign('the test is over')
+  expect(requests()).toHaveLength(1)
+  elastic.resign('the test is over')
 })
 
 test('seven ranks, of which three share a machine that turns slow: the others go on without these', async () => {
@@ -255,7 +267,7 @@ test('seven ranks, of which three share a machine that turns slow: the others go
   await world.advance(30_000)
   const others = all.filter(({ id }) => id >= 'a')
   expect(membersOf(others)).toEqual(Array(4).fill('bcde'))
-  expect(others[0]!.told.at(-1)!.text).toBe('null: null')
+  expect(others[0]!.received.at(-1)!.text).toBe('null: null')
 })
 
 test('two ranks, whose link turns slow: both say so until it is fast again, and stay together', async () => {
@@ -263,11 +275,11 @@ test('two ranks, whose link turns slow: both say so until it is fast again, and 
   await world.advance(5000)
   turn(() => true, slow)
   await world.advance(10_000)
-  for (const { id, told } of [a, b]) expect(told[0]!.text).toMatch(why(id))
+  for (const { id, received } of [a, b]) expect(received[0]!.text).toMatch(why(id))
   expect(membersOf([a, b])).toEqual(['ab', 'ab'])
   turn(() => true, fast)
   await world.advance(40_000)
-  expect([a, b].map(({ told }) => told.at(-1)!.text)).toEqual(['null: null', 'null: null'])
+  expect([a, b].map(({ received }) => received.at(-1)!.text)).toEqual(['null: null', 'null: null'])
 })
 
 test('three ranks, all of whose links turn slow: nobody is left out', async () => {
@@ -277,7 +289,7 @@ test('three ranks, all of whose links turn slow: nobody is left out', async () =
   await world.advance(60_000)
   expect(membersOf(all)).toEqual(['abc', 'abc', 'abc'])
   // Each speaks of its own links.
-  for (const { id, told } of all) expect(told[0]!.text).toMatch(why(id))
+  for (const { id, received } of all) expect(received[0]!.text).toMatch(why(id))
 })
 
 test('a rank that computes slowly is not taken for one with a slow link', async () => {
@@ -285,5 +297,5 @@ test('a rank that computes slowly is not taken for one with a slow link', async 
   await world.advance(60_000)
   turn(() => true, 2000)
   await world.advance(60_000)
-  expect(all.flatMap(({ told }) => told)).toEqual([])
+  expect(all.flatMap(({ received }) => received)).toEqual([])
 })

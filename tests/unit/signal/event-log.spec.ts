@@ -117,10 +117,10 @@ describe('the log', () => {
     )
     // Linux: a file on a disk that is always full.
     if (process.platform !== 'linux') return
-    const told: string[] = []
-    const log = EventLog.open('/dev/full', (line) => told.push(line))
+    const received: string[] = []
+    const log = EventLog.open('/dev/full', (line) => received.push(line))
     for (let at = 0; at < 3; at++) log.write({ event: 'made', room: roomA, address: 'x' })
     log.close()
-    expect(told).toEqual([expect.stringMatching(/^--log: cannot write \/dev\/full any more: /)])
+    expect(received).toEqual([expect.stringMatching(/^--log: cannot write \/dev\/full any more: /)])
   })
 })

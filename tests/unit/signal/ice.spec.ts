@@ -276,8 +276,8 @@ describe('over sockets', () => {
     for (const tap of taps) {
       stores.push(await server.open(url, { WebSocket: tappedSocket(server.origin, tap) }))
     }
-    const told = await Promise.all([...stores, stores[0]].map((store) => store.iceServers()))
-    for (const [first, second] of told) {
+    const received = await Promise.all([...stores, stores[0]].map((store) => store.iceServers()))
+    for (const [first, second] of received) {
       expect(first).toEqual({ urls: [stun] })
       const [expiry, name] = second.username!.split(':')
       expect(Number(expiry)).toBeGreaterThanOrEqual(beforeSec + 600)
@@ -286,7 +286,7 @@ describe('over sockets', () => {
         ...turnCredentials(secret, name, 1000 * Number(expiry)),
       })
     }
-    expect(told[0][1].username!.split(':')[1]).not.toBe(told[1][1].username!.split(':')[1])
+    expect(received[0][1].username!.split(':')[1]).not.toBe(received[1][1].username!.split(':')[1])
     expect(taps.flatMap(({ received }) => received).join()).not.toContain(secret)
     expect(said.join()).not.toContain(secret)
   })

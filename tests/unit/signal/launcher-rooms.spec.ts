@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { WebSocket } from 'ws'
-import { newKey, RunKeys } from '../../../node/launch/crew/keys.ts'
-import type { Leader } from '../../../node/launch/crew/leader.ts'
+import { newKey, RunKeys } from '../../../node/launch/coordination/keys.ts'
+import type { Leader } from '../../../node/launch/coordination/leader.ts'
 import { type Master, openMaster } from '../../../node/launch/master.ts'
 import { servePages } from '../../../node/launch/serve-pages.ts'
 import type { Served } from '../../../node/serve.ts'
@@ -26,14 +26,14 @@ beforeAll(async () => {
     port: 0,
     lastPort: 0,
     keys,
-    mostRooms: 2,
+    maxRooms: 2,
     // No launcher comes here.
     leader: {} as Leader,
     relay: true,
     ice,
   })
   const plan = { masterPort: 0, isPortFixed: true }
-  const pages = { root: home, data: undefined, checkpoints: null, ice, relay: true, mostRooms: 2 }
+  const pages = { root: home, data: undefined, checkpoints: null, ice, relay: true, maxRooms: 2 }
   alone = await servePages(plan, { signaling: null, keys }, pages)
 })
 afterAll(async () => {
@@ -52,13 +52,13 @@ async function create(server: string, link: RoomLink, authKey?: string): Promise
     rejectUnauthorized: false,
     headers: { Origin: origin },
   })
-  const told: string[] = []
+  const received: string[] = []
   await new Promise<void>((resolve, reject) => {
     socket.on('error', reject)
     socket.on('close', () => resolve())
     socket.on('message', (data) => {
       const message = JSON.parse(String(data))
-      told.push(message.type === 'error' ? message.code : message.type)
+      received.push(message.type === 'error' ? message.code : message.type)
       if (message.type === 'challenge') {
         const made = { type: 'create', version: protocolVersion, room, authKey: own }
         socket.send(JSON.stringify({ ...made, info: null }))
@@ -67,7 +67,7 @@ async function create(server: string, link: RoomLink, authKey?: string): Promise
       if (message.type === 'ice') socket.close()
     })
   })
-  return told
+  return received
 }
 
 const servers = {
@@ -87,10 +87,10 @@ describe.each(Object.entries(servers))('at %s', (_, server) => {
 
   test('the run itself gets in, at its first start and after a restart', async () => {
     for (const attempt of [0, 1]) {
-      const told = await create(server(), keys.room(attempt))
-      expect(told[0]).toBe('challenge')
-      expect(told.at(-1)).toBe('ice')
-      expect(told).not.toContain('bad-proof')
+      const received = await create(server(), keys.room(attempt))
+      expect(received[0]).toBe('challenge')
+      expect(received.at(-1)).toBe('ice')
+      expect(received).not.toContain('bad-proof')
     }
   })
 })

@@ -73,7 +73,7 @@ const keyOf = (name: string) => world.last(name, 'assign').key!
 const idOf = (name: string) => world.last(name, 'welcome').id
 
 /** As the lobby tells it: state, epoch, and the names of the ranks in order. */
-async function told(name: string): Promise<[string, number, ...string[]]> {
+async function received(name: string): Promise<[string, number, ...string[]]> {
   await world.tick()
   const { state, epoch, members } = world.last(name, 'lobby')
   const ranks = members.filter(({ rank }) => rank !== null).sort((x, y) => x.rank! - y.rank!)
@@ -84,32 +84,32 @@ it('a run that is newer than the epochs its member knows can be ended by its ran
   world.create('t0', roomA, infoOf('t0'), tokenOf('t0'))
   const host = idOf('t0')
   back('A', { id: a, epoch: 2, run: now({ run: 2 ** 30, ids: [a, host] }) })
-  const [state, epoch] = await told('t0')
+  const [state, epoch] = await received('t0')
   expect([state, epoch]).toEqual(['running', 2 ** 30])
   await world.env.advance(limits.backMs)
   world.say('t0', { type: 'abort', epoch, text: 'enough' })
-  expect((await told('t0'))[0]).toBe('failed')
+  expect((await received('t0'))[0]).toBe('failed')
 })
 
 describe('a server that does not know the run', () => {
   it('takes it over: epochs, settings, ranks; newcomers are linked once all are back', async () => {
     back('B', { id: b, run: now() }, undefined, 'create')
     expect(idOf('B')).toBe(b)
-    expect(await told('B')).toEqual(['running', 4, 'B'])
+    expect(await received('B')).toEqual(['running', 4, 'B'])
     world.join('late')
     expect(world.last('late', 'proposed').settings).toEqual(settings)
     await world.env.advance(5 * limits.joinMs)
     expect(world.all('late', 'assign')).toEqual([])
     back('A', { id: a, epoch: 3, run: now() })
     back('C', { id: c, run: now() })
-    expect(await told('B')).toEqual(['running', 4, 'A', 'B', 'C'])
+    expect(await received('B')).toEqual(['running', 4, 'A', 'B', 'C'])
     await world.env.advance(limits.joinMs)
     const part = { epoch: 5, run: 2, key, joining: 1, worldSize: 4 }
     for (const name of ['A', 'B', 'C', 'late'])
       expect(world.last(name, 'assign')).toMatchObject(part)
     for (const name of ['A', 'B', 'C', 'late']) world.say(name, { type: 'ready', epoch: 5 })
     expect(world.last('late', 'start').settings).toEqual(settings)
-    expect(await told('B')).toEqual(['running', 5, 'A', 'B', 'C', 'late'])
+    expect(await received('B')).toEqual(['running', 5, 'A', 'B', 'C', 'late'])
   })
 
   it('waits no longer for ranks that do not come', async () => {
@@ -128,7 +128,7 @@ describe('a server that does not know the run', () => {
     back('C', { id: c, run: now() })
     world.say('C', { type: 'done', epoch: 2 })
     for (const name of ['A', 'B', 'C']) expect(world.last(name, 'finished').epoch).toBe(2)
-    expect(await told('A')).toEqual(['finished', 5])
+    expect(await received('A')).toEqual(['finished', 5])
   })
 
   it('ends it once those that do not come back are waited for no more', async () => {
@@ -144,7 +144,7 @@ describe('a server that does not know the run', () => {
     back('B', { id: b, run: now({ ballot: 9, ids: [c, b] }) }, undefined, 'create')
     back('A', { id: a, run: now({ ballot: 6 }) })
     back('C', { id: c, run: now({ ballot: 8, ids: [a, c] }) })
-    expect(await told('B')).toEqual(['running', 4, 'C', 'B'])
+    expect(await received('B')).toEqual(['running', 4, 'C', 'B'])
     await world.env.advance(10 * limits.joinMs)
     expect(world.all('A', 'assign')).toEqual([])
     world.say('A', { type: 'out', key })
@@ -155,15 +155,15 @@ describe('a server that does not know the run', () => {
   it('takes the ranks of the newest ballot also where all ranks have changed since the first that came was one', async () => {
     back('A', { id: a, run: now({ ids: [a, b] }) }, undefined, 'create')
     back('C', { id: c, run: now({ ballot: 9, ids: [c] }) })
-    expect(await told('C')).toEqual(['running', 4, 'C'])
+    expect(await received('C')).toEqual(['running', 4, 'C'])
   })
 
   it('does not take over a run that its member is no rank of', async () => {
     back('A', { id: a, run: now({ ids: [b, c] }) }, undefined, 'create')
     world.join('other', roomA, infoOf('other', { transport: 'port' }))
-    expect(await told('A')).toEqual(['lobby', 0])
+    expect(await received('A')).toEqual(['lobby', 0])
     back('B', { id: b, run: now({ ids: [b, c] }) })
-    expect(await told('A')).toEqual(['running', 4, 'B'])
+    expect(await received('A')).toEqual(['running', 4, 'B'])
     expect(world.last('other', 'proposed').settings).toEqual(settings)
     // It has links to the ranks.
     await world.env.advance(limits.backMs + limits.joinMs)
@@ -201,7 +201,7 @@ describe('a server that does not know the run', () => {
     world.say('B', { type: 'half', key: other.key, ballot: 1, alive: lives, lives })
     expect(world.all('B', 'error').map(({ code }) => code)).toEqual(Array(3).fill('wrong-epoch'))
     expect(world.all('B', 'half')).toEqual([])
-    expect(await told('t0')).toEqual(['running', 1, 't0'])
+    expect(await received('t0')).toEqual(['running', 1, 't0'])
     world.join('late')
     await world.env.advance(limits.joinMs)
     const names = world.last('late', 'assign').members.map(({ name }) => name)
@@ -222,7 +222,7 @@ describe('a server that does not know the run', () => {
       for (const name of ['t0', 'A']) expect(world.last(name, 'assign')).toMatchObject(part)
       expect(world.all('B', 'assign')).toEqual([])
       for (const name of ['t0', 'A']) world.say(name, { type: 'ready', epoch: 5 })
-      expect(await told('t0')).toEqual(['running', 5, 't0', 'A'])
+      expect(await received('t0')).toEqual(['running', 5, 't0', 'A'])
       // The run that it is in now.
       world.say('A', { type: 'done', epoch: 1 })
       world.say('t0', { type: 'done', epoch: 1 })
@@ -243,7 +243,7 @@ describe('a server that does not know the run', () => {
     world.say('t0', { type: 'start', settings, isElastic: true })
     const names = ['t0', 'B', 'A again']
     for (const name of names) world.say(name, { type: 'ready', epoch: 6 })
-    expect(await told('B')).toEqual(['running', 6, ...names])
+    expect(await received('B')).toEqual(['running', 6, ...names])
   })
 
   it('vouches for no death to a member of another run', async () => {
@@ -256,9 +256,9 @@ describe('a server that does not know the run', () => {
   it('gives no rank in a run to one that its other members still name, and which is in another', async () => {
     back('A', { id: a, run: now({ ids: [a, b] }) }, undefined, 'create')
     back('B', { id: b, run: now({ key: '8'.repeat(16), run: 3, ids: [b] }) })
-    expect(await told('A')).toEqual(['running', 4, 'A'])
+    expect(await received('A')).toEqual(['running', 4, 'A'])
     world.say('A', { type: 'ranks', key, ballot: 9, ids: [b, a] })
-    expect(await told('A')).toEqual(['running', 4, 'A'])
+    expect(await received('A')).toEqual(['running', 4, 'A'])
     world.say('B', { type: 'done', epoch: 3 })
     await world.env.advance(limits.joinMs)
     expect(world.last('B', 'assign')).toMatchObject({ epoch: 5, run: 2, rank: 1, joining: 1 })
@@ -270,10 +270,10 @@ describe('a server that does not know the run', () => {
     world.say('t0', { type: 'ready', epoch: 1 })
     world.join('late')
     world.server.lost('t0', 'closed')
-    expect(await told('late')).toEqual(['failed', 1])
+    expect(await received('late')).toEqual(['failed', 1])
     const id = idOf('t0')
     back('again', { id, epoch: 1, run: now({ key: keyOf('t0'), run: 1, ids: [id] }) })
-    expect(await told('late')).toEqual(['running', 1, 'again'])
+    expect(await received('late')).toEqual(['running', 1, 'again'])
   })
 
   it('takes it over from one that was alone in a room that a guest keeps', async () => {
@@ -286,7 +286,7 @@ describe('a server that does not know the run', () => {
     const id = idOf(t0)
     world.server.lost(t0, 'closed')
     back('again', { id, epoch: 2, run: now({ key: keyOf(t0), ids: [id] }) })
-    expect(await told('again')).toEqual(['running', 2, 'again'])
+    expect(await received('again')).toEqual(['running', 2, 'again'])
   })
 })
 
@@ -325,7 +325,7 @@ describe('the server that a member had', () => {
     world.say('t0', { type: 'start', settings, isElastic: true })
     for (const name of names) world.say(name, { type: 'ready', epoch: 1 })
     world.server.lost('t1', 'closed')
-    expect(await told('t0')).toEqual(['running', 1, 't0', 't2'])
+    expect(await received('t0')).toEqual(['running', 1, 't0', 't2'])
     return names.map(idOf)
   }
   const nowOf = (known: string[], ballot = 1): RunNow =>
@@ -335,7 +335,7 @@ describe('the server that a member had', () => {
     const known = await cut()
     back('again', { id: known[1], run: nowOf(known) })
     expect(idOf('again')).toBe(known[1])
-    expect(await told('t0')).toEqual(['running', 1, 't0', 'again', 't2'])
+    expect(await received('t0')).toEqual(['running', 1, 't0', 'again', 't2'])
     await world.env.advance(10 * limits.joinMs)
     expect(world.all('again', 'assign')).toEqual([])
   })
@@ -344,7 +344,7 @@ describe('the server that a member had', () => {
     const known = await cut()
     world.say('t0', { type: 'ranks', key: keyOf('t0'), ballot: 5, ids: [known[0], known[2]] })
     back('again', { id: known[1], run: nowOf(known, 4) })
-    expect(await told('t0')).toEqual(['running', 1, 't0', 't2'])
+    expect(await received('t0')).toEqual(['running', 1, 't0', 't2'])
     back('other', { id: known[1], run: nowOf(known, 4) }, tokenOf('other'))
     expect(idOf('other')).not.toBe(known[1])
     await world.env.advance(10 * limits.joinMs)
@@ -373,7 +373,7 @@ describe('the server that a member had', () => {
     world.say('t2', { type: 'abort', epoch: 2, text: 'out of memory' })
     back('once more', { id: known[1], run: { ...nowOf(known), run: 2 } })
     expect(world.last('once more', 'abort').text).toContain('out of memory')
-    expect((await told('t0'))[0]).toBe('failed')
+    expect((await received('t0'))[0]).toBe('failed')
   })
 
   it('takes over a run of others that had the number of one which ended here', async () => {
@@ -384,7 +384,7 @@ describe('the server that a member had', () => {
     for (const name of names) world.say(name, { type: 'done', epoch: 1 })
     for (const name of names) world.say(name, { type: 'bye' })
     back('A', { id: a, run: now({ run: 1, ids: [a, b] }) })
-    expect(await told('A')).toEqual(['running', 1, 'A'])
+    expect(await received('A')).toEqual(['running', 1, 'A'])
   })
 
   it('links it where it has said out, whatever the next that comes back says', async () => {
@@ -394,9 +394,9 @@ describe('the server that a member had', () => {
     const known = ['t0', 't1'].map(idOf)
     world.say('t1', { type: 'out', key: keyOf('t1') })
     world.server.lost('t0', 'closed')
-    expect((await told('t1'))[0]).toBe('failed')
+    expect((await received('t1'))[0]).toBe('failed')
     back('again', { id: known[0], run: nowOf(known) })
-    expect(await told('t1')).toEqual(['running', 1, 'again'])
+    expect(await received('t1')).toEqual(['running', 1, 'again'])
     await world.env.advance(limits.joinMs)
     expect(world.last('t1', 'assign')).toMatchObject({ rank: 1, joining: 1 })
   })
@@ -415,7 +415,7 @@ describe('the server that a member had', () => {
     expect(idOf('again')).toBe(known[0])
     expect(world.closed.get('t0')).toBe('it has come back on another connection')
     expect(world.last('t1', 'gone')).toMatchObject({ name: 't0', hasLeft: false })
-    expect(await told('t1')).toEqual(['running', 1, 'again', 't1'])
+    expect(await received('t1')).toEqual(['running', 1, 'again', 't1'])
   })
 
   it('ends its first connection also where it was alone: it makes the room once more', async () => {
@@ -440,7 +440,7 @@ describe('the server that a member had', () => {
     world.server.lost('t1', 'closed')
     back('thief', { id }, tokenOf('thief'))
     expect(idOf('thief')).not.toBe(id)
-    expect(await told('t0')).toEqual(['running', 1, 't0', 't1'])
+    expect(await received('t0')).toEqual(['running', 1, 't0', 't1'])
   })
 
   it('of a run that is not elastic: attaches it to its rank, while the run is on', async () => {
@@ -451,9 +451,9 @@ describe('the server that a member had', () => {
     const id = idOf('t1')
     world.server.lost('t1', 'closed')
     back('thief', { id }, '6'.repeat(32))
-    expect(await told('t0')).toEqual(['running', 1, 't0', 't1'])
+    expect(await received('t0')).toEqual(['running', 1, 't0', 't1'])
     back('again', { id }, token)
-    expect(await told('t0')).toEqual(['running', 1, 't0', 'again'])
+    expect(await received('t0')).toEqual(['running', 1, 't0', 'again'])
     expect(world.last('t0', 'lobby').members.map(({ attached }) => attached)).toEqual([
       true,
       true,
@@ -466,7 +466,7 @@ describe('the server that a member had', () => {
     world.server.lost('again', 'closed')
     back('later', { id })
     expect(idOf('later')).toBe(id)
-    expect(await told('t0')).toEqual(['finished', 1])
+    expect(await received('t0')).toEqual(['finished', 1])
   })
 })
 
@@ -476,7 +476,7 @@ describe('only the host starts a run:', () => {
   async function waits(host = 't0'): Promise<void> {
     const before = world.all(host, 'assign').length
     await world.env.advance(3 * limits.backMs)
-    const [state, , ...ranks] = await told(host)
+    const [state, , ...ranks] = await received(host)
     expect(['lobby', 'finished', 'failed']).toContain(state)
     expect(ranks).toEqual([])
     expect(world.all(host, 'assign')).toHaveLength(before)
@@ -490,7 +490,7 @@ describe('only the host starts a run:', () => {
     world.say('t0', { type: 'propose', settings })
     await world.env.advance(limits.backMs)
     back('attacker', { id: a, run: now({ ids: [a], settings: theirs }) })
-    expect(await told('t0')).toEqual(['lobby', 0])
+    expect(await received('t0')).toEqual(['lobby', 0])
     expect(world.last('t1', 'proposed').settings).toEqual(settings)
     await waits()
   })
@@ -504,7 +504,7 @@ describe('only the host starts a run:', () => {
       world.create('t0', roomA, infoOf('t0'), tokenOf('t0'))
       await world.env.advance(ms)
       back('A', { id: a, run: now({ ids: [a] }) })
-      expect((await told('t0'))[0]).toBe(state)
+      expect((await received('t0'))[0]).toBe(state)
     },
   )
 
@@ -521,12 +521,12 @@ describe('only the host starts a run:', () => {
     back('A', { id: a, run: now({ ids: [b, c] }) }, undefined, 'create')
     world.join('other')
     back('B', { id: b, run: now({ ids: [b, c] }) })
-    expect(await told('A')).toEqual(['running', 4, 'B'])
+    expect(await received('A')).toEqual(['running', 4, 'B'])
     world.say('A', { type: 'bye' })
     world.say('other', { type: 'bye' })
     world.say('B', { type: 'bye' })
     back('C', { id: c, run: now({ ids: [b, c] }) }, undefined, 'create')
-    expect(await told('C')).toEqual(['running', 4, 'C'])
+    expect(await received('C')).toEqual(['running', 4, 'C'])
   })
 
   /** An elastic run of t0 and t1, which t0 leaves; it is the host that waits then, with t2. */
@@ -545,9 +545,9 @@ describe('only the host starts a run:', () => {
   it('a run whose ranks were all away comes back as the host has started it', async () => {
     const run = await leftToOne()
     world.server.lost('t1', 'closed')
-    expect((await told('host'))[0]).toBe('failed')
+    expect((await received('host'))[0]).toBe('failed')
     back('again', { id: run.ids[0], epoch: 2, run })
-    expect(await told('host')).toEqual(['running', 2, 'again'])
+    expect(await received('host')).toEqual(['running', 2, 'again'])
     expect(world.last('again', 'proposed').settings).toEqual(settings)
     await world.env.advance(limits.backMs)
     for (const name of ['again', 'host']) world.say(name, { type: 'ready', epoch: 3 })
@@ -595,7 +595,7 @@ describe('no claim uses the epochs up:', () => {
       const [id] = run.ids
       world.server.lost('t0', 'closed')
       back('again', { id, epoch: run.run, run }, undefined, 'create')
-      expect(await told('again')).toEqual(['running', run.run, 'again'])
+      expect(await received('again')).toEqual(['running', run.run, 'again'])
       world = new RendezvousWorld()
       back('attacker', { id: a, epoch: claimed }, undefined, 'create')
       back('t0', { id, epoch: run.run, run })
@@ -615,7 +615,7 @@ describe('no claim uses the epochs up:', () => {
       ['B', 2 ** 31],
     ] as const) {
       back(name, { id: name === 'A' ? a : b, epoch, run })
-      expect(await told('t0')).toEqual(['running', 2 ** 30, 't0'])
+      expect(await received('t0')).toEqual(['running', 2 ** 30, 't0'])
     }
     world.join('late')
     await world.env.advance(limits.backMs)
@@ -626,7 +626,7 @@ describe('no claim uses the epochs up:', () => {
 
   it('a new server takes over no run that began with one of the last numbers', async () => {
     back('A', { id: a, run: now({ run: 2 ** 31 }) }, undefined, 'create')
-    expect(await told('A')).toEqual(['lobby', 0])
+    expect(await received('A')).toEqual(['lobby', 0])
     world.say('A', { type: 'start', settings, isElastic: true })
     expect(world.last('A', 'assign').epoch).toBe(5)
   })

@@ -124,7 +124,7 @@ describe('a newcomer', () => {
   })
 
   it('waits no longer than a limit, and its wait is forgotten after those of so many other addresses', async () => {
-    world = new RendezvousWorld({ askAgainMostMs: 15_000, declinesPerRoom: 2 }, { asks: true })
+    world = new RendezvousWorld({ askAgainMaxMs: 15_000, declinesPerRoom: 2 }, { asks: true })
     world.create('t0')
     world.addressOf = (id) => id.replace(/\d+$/, '')
     const wait = async (name: string) => {

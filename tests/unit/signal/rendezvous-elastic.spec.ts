@@ -498,8 +498,8 @@ describe('the end', () => {
     say('t0', 1, ['t1', 't0'])
     await linking('late')
     world.say('t1', { type: 'abort', epoch: 2, text: 'epoch 2: out of memory' })
-    const told = { epoch: 1, ranks: [0], text: 'epoch 1: rank 0 (t1): out of memory' }
-    for (const id of ['t0', 't1']) expect(world.last(id, 'abort')).toMatchObject(told)
+    const received = { epoch: 1, ranks: [0], text: 'epoch 1: rank 0 (t1): out of memory' }
+    for (const id of ['t0', 't1']) expect(world.last(id, 'abort')).toMatchObject(received)
     expect(world.last('t2', 'abort').text).toBe('epoch 1: the run has ended without this tab.')
     expect(world.last('late', 'abort').epoch).toBe(2)
     expect(await world.state('t0')).toBe('failed')

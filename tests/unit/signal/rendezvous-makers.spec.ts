@@ -27,7 +27,7 @@ async function fill(count: number): Promise<string[]> {
 }
 
 /** By name, as `tab` was told last. */
-async function orderTold(tab: string): Promise<string[]> {
+async function reportOrder(tab: string): Promise<string[]> {
   await world.tick()
   const { maker, members } = world.last(tab, 'lobby')
   expect(maker).toBe(members[0].id)
@@ -38,9 +38,9 @@ describe('a maker that comes back', () => {
   it('has its room again, which the next in line had meanwhile', async () => {
     await fill(3)
     world.say('t0', { type: 'bye' })
-    expect(await orderTold('t2')).toEqual(['t1', 't2'])
+    expect(await reportOrder('t2')).toEqual(['t1', 't2'])
     enter('again', tokenOf('0'))
-    expect(await orderTold('t2')).toEqual(['again', 't1', 't2'])
+    expect(await reportOrder('t2')).toEqual(['again', 't1', 't2'])
     world.say('t1', { type: 'start', settings: null })
     expect(world.refusal('t1')).toBe('not-the-host')
     world.say('again', { type: 'start', settings: null })
@@ -51,24 +51,24 @@ describe('a maker that comes back', () => {
     await fill(4)
     world.say('t0', { type: 'bye' })
     world.say('t1', { type: 'bye' })
-    expect(await orderTold('t3')).toEqual(['t2', 't3'])
+    expect(await reportOrder('t3')).toEqual(['t2', 't3'])
     world.server.lost('t2', 'reloaded')
-    expect(await orderTold('t3')).toEqual(['t3'])
+    expect(await reportOrder('t3')).toEqual(['t3'])
     enter('t2-again', tokenOf('2'))
-    expect(await orderTold('t3')).toEqual(['t2-again', 't3'])
+    expect(await reportOrder('t3')).toEqual(['t2-again', 't3'])
     enter('t1-again', tokenOf('1'))
-    expect(await orderTold('t3')).toEqual(['t1-again', 't2-again', 't3'])
+    expect(await reportOrder('t3')).toEqual(['t1-again', 't2-again', 't3'])
     enter('t0-again', tokenOf('0'))
-    expect(await orderTold('t3')).toEqual(['t0-again', 't1-again', 't2-again', 't3'])
+    expect(await reportOrder('t3')).toEqual(['t0-again', 't1-again', 't2-again', 't3'])
     // Whom the maker takes out has no more claim than who comes new.
     world.say('t0-again', { type: 'remove', id: idOf('t1-again') })
     enter('t1-anew', tokenOf('1'))
     world.say('t0-again', { type: 'bye' })
-    expect(await orderTold('t3')).toEqual(['t2-again', 't3', 't1-anew'])
+    expect(await reportOrder('t3')).toEqual(['t2-again', 't3', 't1-anew'])
     // What was before counts no more once the room is handed over.
     world.say('t2-again', { type: 'handOver', id: idOf('t1-anew') })
     enter('t0-late', tokenOf('0'))
-    expect(await orderTold('t3')).toEqual(['t1-anew', 't2-again', 't3', 't0-late'])
+    expect(await reportOrder('t3')).toEqual(['t1-anew', 't2-again', 't3', 't0-late'])
   })
 
   it('has it once its own first rank is back: not by a further rank of its tab', async () => {
@@ -79,9 +79,9 @@ describe('a maker that comes back', () => {
     world.say('t0', { type: 'bye' })
     world.say('more', { type: 'bye' })
     enterMore('more again')
-    expect(await orderTold('t1')).toEqual(['t1', 'more again'])
+    expect(await reportOrder('t1')).toEqual(['t1', 'more again'])
     enter('t0-again', tokenOf('0'))
-    expect(await orderTold('t1')).toEqual(['t0-again', 't1', 'more again'])
+    expect(await reportOrder('t1')).toEqual(['t0-again', 't1', 'more again'])
   })
 
   it('who took its place in a run has the room again too, if it is lost and comes back', async () => {
@@ -90,9 +90,9 @@ describe('a maker that comes back', () => {
     world.say('t0', { type: 'done', epoch })
     world.say('t0', { type: 'bye' })
     world.say('t1', { type: 'bye' })
-    expect(await orderTold('t2')).toEqual(['t2'])
+    expect(await reportOrder('t2')).toEqual(['t2'])
     enter('t1-again', tokenOf('1'))
-    expect(await orderTold('t2')).toEqual(['t1-again', 't2'])
+    expect(await reportOrder('t2')).toEqual(['t1-again', 't2'])
   })
 
   it('has it only with the token: not without, with another, or as a guest', async () => {
@@ -102,7 +102,7 @@ describe('a maker that comes back', () => {
     enter('wrong', tokenOf('9'))
     world.join('guest', roomA, null, authKey, tokenOf('0'))
     expect(world.last('guest', 'welcome')).toBeDefined()
-    expect(await orderTold('t1')).toEqual(['t1', 'without', 'wrong'])
+    expect(await reportOrder('t1')).toEqual(['t1', 'without', 'wrong'])
   })
 
   it('a room that was made without a token gives itself back to nobody', async () => {
@@ -110,7 +110,7 @@ describe('a maker that comes back', () => {
     world.say('t0', { type: 'bye' })
     enter('again', own)
     enter('without')
-    expect(await orderTold('t1')).toEqual(['t1', 'again', 'without'])
+    expect(await reportOrder('t1')).toEqual(['t1', 'again', 'without'])
   })
 
   it('has it while what it left behind is not yet gone, and after', async () => {
@@ -118,9 +118,9 @@ describe('a maker that comes back', () => {
     // Its first connection has broken off; the server has not noticed.
     world.deaf.add('t0')
     enter('again', tokenOf('0'))
-    expect(await orderTold('t1')).toEqual(['t0', 't1', 'again'])
+    expect(await reportOrder('t1')).toEqual(['t0', 't1', 'again'])
     await world.env.advance(limits.goneMs + limits.pingMs)
-    expect(await orderTold('t1')).toEqual(['again', 't1'])
+    expect(await reportOrder('t1')).toEqual(['again', 't1'])
   })
 
   it('has it when the run is over that is on', async () => {
@@ -129,11 +129,11 @@ describe('a maker that comes back', () => {
     await world.tick()
     const epoch = await world.run(['t1', 't2'])
     enter('again', tokenOf('0'))
-    expect(await orderTold('t2')).toEqual(['t1', 't2', 'again'])
+    expect(await reportOrder('t2')).toEqual(['t1', 't2', 'again'])
     world.say('again', { type: 'start', settings: null })
     expect(world.refusal('again')).toBe('not-the-host')
     for (const tab of ['t1', 't2']) world.say(tab, { type: 'done', epoch })
-    expect(await orderTold('t2')).toEqual(['again', 't1', 't2'])
+    expect(await reportOrder('t2')).toEqual(['again', 't1', 't2'])
     expect(world.last('t2', 'lobby').state).toBe('finished')
   })
 
@@ -144,7 +144,7 @@ describe('a maker that comes back', () => {
     await world.run(['t1', 't2'])
     enter('again', tokenOf('0'))
     world.say('t2', { type: 'bye' })
-    expect(await orderTold('t1')).toEqual(['again', 't1'])
+    expect(await reportOrder('t1')).toEqual(['again', 't1'])
   })
 
   it('goes on with what the next in line proposed, which then sees its choices', async () => {
@@ -168,7 +168,7 @@ describe('a maker that comes back', () => {
     world.say('t0', { type: 'bye' })
     enter('first', tokenOf('1'))
     enter('again', tokenOf('0'))
-    expect(await orderTold('again')).toEqual(['first', 'again'])
+    expect(await reportOrder('again')).toEqual(['first', 'again'])
   })
 
   it('a token is of one room', async () => {
@@ -188,9 +188,9 @@ describe('a maker that comes back', () => {
     world.say('t1', { type: 'remove', id: idOf('t2') })
     world.say('t0', { type: 'bye' })
     await world.env.advance(2 * limits.lobbyUpdateMs)
-    const told = JSON.stringify([...world.inboxes])
-    expect(told).toContain(idOf('t1'))
-    for (const i of [0, 1, 2]) expect(told).not.toContain(tokenOf(String(i)))
+    const received = JSON.stringify([...world.inboxes])
+    expect(received).toContain(idOf('t1'))
+    for (const i of [0, 1, 2]) expect(received).not.toContain(tokenOf(String(i)))
   })
 
   it.each(['short', `${'0'.repeat(31)}g`, '0'.repeat(33), 7, null])(
@@ -211,7 +211,7 @@ describe('handing the room over', () => {
     await fill(3)
     world.say('t0', { type: 'propose', settings: { seed: 3 } })
     world.say('t0', { type: 'handOver', id: idOf('t2') })
-    expect(await orderTold('t1')).toEqual(['t2', 't0', 't1'])
+    expect(await reportOrder('t1')).toEqual(['t2', 't0', 't1'])
     // The one before sees from now on what the other chooses, and begins with what it chose itself.
     expect(world.last('t0', 'proposed').settings).toEqual({ seed: 3 })
     world.say('t0', { type: 'start', settings: null })
@@ -225,18 +225,18 @@ describe('handing the room over', () => {
     world.say('t0', { type: 'handOver', id: idOf('t2') })
     world.say('t0', { type: 'bye' })
     enter('t0-again', tokenOf('0'))
-    expect(await orderTold('t1')).toEqual(['t2', 't1', 't0-again'])
+    expect(await reportOrder('t1')).toEqual(['t2', 't1', 't0-again'])
     world.say('t2', { type: 'bye' })
-    expect(await orderTold('t1')).toEqual(['t1', 't0-again'])
+    expect(await reportOrder('t1')).toEqual(['t1', 't0-again'])
     enter('t2-again', tokenOf('2'))
-    expect(await orderTold('t1')).toEqual(['t2-again', 't1', 't0-again'])
+    expect(await reportOrder('t1')).toEqual(['t2-again', 't1', 't0-again'])
   })
 
   it('to a further rank of a tab is to the first one', async () => {
     await fill(2)
     world.join('more', roomA, infoOf('more'), authKey, tokenOf('1'), { isFurther: true })
     world.say('t0', { type: 'handOver', id: idOf('more') })
-    expect(await orderTold('t0')).toEqual(['t1', 'more', 't0'])
+    expect(await reportOrder('t0')).toEqual(['t1', 'more', 't0'])
   })
 
   it('to a member without a token: the one before does not get it back by a reload', async () => {
@@ -245,7 +245,7 @@ describe('handing the room over', () => {
     world.say('t0', { type: 'handOver', id: idOf('plain') })
     world.say('t0', { type: 'bye' })
     enter('again', tokenOf('0'))
-    expect(await orderTold('plain')).toEqual(['plain', 'again'])
+    expect(await reportOrder('plain')).toEqual(['plain', 'again'])
   })
 
   it('is the maker’s act, between runs, to another member that is here', async () => {
@@ -263,7 +263,7 @@ describe('handing the room over', () => {
     world.say('t0', { type: 'handOver', id: idOf('t1') })
     expect(world.refusal('t0')).toBe('wrong-state')
     for (const tab of tabs) world.say(tab, { type: 'done', epoch })
-    expect(await orderTold('t1')).toEqual(tabs)
+    expect(await reportOrder('t1')).toEqual(tabs)
     expect(world.closed.size).toBe(0)
   })
 })
@@ -280,11 +280,11 @@ describe('removing a member', () => {
     })
     expect(world.closed.has('t1')).toBe(true)
     expect(world.last('t2', 'gone')).toMatchObject({ name: 't1', text: 'removed by t0' })
-    expect(await orderTold('t2')).toEqual(['t0', 't2'])
+    expect(await reportOrder('t2')).toEqual(['t0', 't2'])
     expect(world.server.counts.connections).toBe(2)
     // Not for ever: the link still lets it in.
     enter('t1-again', tokenOf('1'))
-    expect(await orderTold('t2')).toEqual(['t0', 't2', 't1-again'])
+    expect(await reportOrder('t2')).toEqual(['t0', 't2', 't1-again'])
   })
 
   it('takes the others elsewhere: who is named and still here gets its box, the removed one none', async () => {
@@ -354,7 +354,7 @@ describe('removing a member', () => {
     const detached = world.last('t0', 'lobby').members.find(({ attached }) => !attached)!
     world.say('t0', { type: 'remove', id: detached.id })
     expect(world.last('t1', 'abort').text).toContain('rank 2 (t2) is gone: removed by t0')
-    expect(await orderTold('t1')).toEqual(['t0', 't1'])
+    expect(await reportOrder('t1')).toEqual(['t0', 't1'])
   })
 
   it('is the maker’s act, on another member that is here', async () => {
@@ -374,7 +374,7 @@ describe('removing a member', () => {
     world.open('stranger')
     world.say('stranger', { type: 'remove', id: idOf('t0') })
     expect(world.refusal('stranger')).toBe('not-in-a-room')
-    expect(await orderTold('t2')).toEqual(['t0', 't1', 't2'])
+    expect(await reportOrder('t2')).toEqual(['t0', 't1', 't2'])
     expect(world.closed.size).toBe(0)
   })
 

@@ -71,21 +71,21 @@ describe('entering a room', () => {
 
   it('tells what members change about themselves at once, then at most once a second', async () => {
     const ids = await world.fill(4)
-    const told = () => world.all('t0', 'lobby').length
-    const before = told()
+    const received = () => world.all('t0', 'lobby').length
+    const before = received()
     const change = (hidden: boolean) => {
       for (const id of ids) world.say(id, { type: 'update', info: infoOf(id, { hidden }) })
     }
     change(true)
     await world.tick()
-    expect(told()).toBe(before + 1)
+    expect(received()).toBe(before + 1)
     for (let i = 0; i < 9; i++) {
       change(i % 2 === 1)
       await world.env.advance(100)
     }
-    expect(told()).toBe(before + 1)
+    expect(received()).toBe(before + 1)
     await world.env.advance(limits.lobbyUpdateMs)
-    expect(told()).toBe(before + 2)
+    expect(received()).toBe(before + 2)
     expect(world.last('t3', 'lobby').members.every((one) => !one.hidden)).toBe(true)
     // Who comes is not kept waiting by that, and brings what is due along.
     world.say('t1', { type: 'update', info: infoOf('new name') })
@@ -94,7 +94,7 @@ describe('entering a room', () => {
     expect(world.last('t0', 'lobby').members.map((one) => one.name)).toContain('new name')
     expect(world.last('t0', 'lobby').members).toHaveLength(5)
     await world.env.advance(2 * limits.lobbyUpdateMs)
-    expect(told()).toBe(before + 3)
+    expect(received()).toBe(before + 3)
   })
 
   it.each([

@@ -237,7 +237,7 @@ describe('a run', () => {
 
   it('says the epoch and the link once, also when the reason says them', async () => {
     const ids = await world.fill(3)
-    const told: string[] = []
+    const received: string[] = []
     for (const reason of [
       {
         type: 'linkDown',
@@ -249,9 +249,9 @@ describe('a run', () => {
     ] as const) {
       const epoch = await world.run(ids)
       world.say('t2', { ...reason, epoch })
-      told.push(world.last('t0', 'abort').text)
+      received.push(world.last('t0', 'abort').text)
     }
-    expect(told).toEqual([
+    expect(received).toEqual([
       'epoch 1: rank 2 (t2) lost its link to rank 1 (t1): ended: its tab closed.',
       'epoch 2: rank 2 (t2) lost rank 1: its tab closed. (allReduce #4 bucket 0)',
       'epoch 3: rank 2 (t2) waited 15000 ms for HELLO from rank 1.',

@@ -24,7 +24,7 @@ async function begin(custom: Partial<Limits> = {}): Promise<void> {
 beforeEach(() => begin())
 
 const idOf = (name: string) => world.last(name, 'welcome').id
-const most = 2 ** 32 - 1
+const max = 2 ** 32 - 1
 
 /** `name` comes as the member `id` of the run, whose ranks are `run.ids`. */
 function back(name: string, id: string, run: Partial<RunNow>, token = tokenOf(name)): void {
@@ -39,7 +39,7 @@ const half = (name: string, lives: string[], ballot = 1) => {
   world.say(name, { type: 'half', ...asked })
   return world.last(name, 'half').first
 }
-async function told(name = 't0'): Promise<string[]> {
+async function received(name = 't0'): Promise<string[]> {
   await world.tick()
   const { state, members } = world.last(name, 'lobby')
   const ranks = members.filter(({ rank }) => rank !== null).sort((a, b) => a.rank! - b.rank!)
@@ -54,22 +54,22 @@ it("a rank's seat is kept from others while its connection is away", async () =>
   expect(world.refusal('thief')).toBe('wrong-epoch')
   back('again', ids[1], {}, tokenOf('t1'))
   expect(idOf('again')).toBe(ids[1])
-  expect(await told()).toEqual(['running', 't0', 'again', 't2'])
+  expect(await received()).toEqual(['running', 't0', 'again', 't2'])
 })
 
 it("a removed rank's word on the run counts nothing", async () => {
   world.say('t0', { type: 'remove', id: ids[1] })
-  back('again', ids[1], { ballot: most, ids: [ids[1]] }, tokenOf('t1'))
-  expect(await told()).toEqual(['running', 't0', 't2'])
+  back('again', ids[1], { ballot: max, ids: [ids[1]] }, tokenOf('t1'))
+  expect(await received()).toEqual(['running', 't0', 't2'])
   tell('again', { ballot: 2, ids: [idOf('again')] })
   expect(world.refusal('again')).toBe('wrong-epoch')
   world.say('again', { type: 'bye' })
-  expect(await told()).toEqual(['running', 't0', 't2'])
+  expect(await received()).toEqual(['running', 't0', 't2'])
 })
 
 it('who comes with the key of the run, and was never in it, is no rank and says nothing of it', async () => {
   back('liar', 'f'.repeat(16), { ballot: 9, ids: ['f'.repeat(16)] })
-  expect(await told()).toEqual(['running', 't0', 't1', 't2'])
+  expect(await received()).toEqual(['running', 't0', 't1', 't2'])
   tell('liar', { ballot: 9, ids: [idOf('liar')] })
   expect(world.refusal('liar')).toBe('wrong-epoch')
   expect(half('liar', [`${idOf('liar')}.1`])).toBeNull()
@@ -79,19 +79,19 @@ it('who comes with the key of the run, and was never in it, is no rank and says 
 it('a rank makes no rank of one that has no links', async () => {
   world.join('late')
   tell('t0', { ballot: 9, ids: [...ids, idOf('late')] })
-  expect(await told()).toEqual(['running', 't0', 't1', 't2'])
+  expect(await received()).toEqual(['running', 't0', 't1', 't2'])
 })
 
 it('a run whose ranks were all away is brought back by one of them alone', async () => {
   world.join('host')
   for (const name of ['t0', 't1', 't2']) world.server.lost(name, 'offline')
-  expect(await told('host')).toEqual(['failed'])
+  expect(await received('host')).toEqual(['failed'])
   back('liar', 'f'.repeat(16), { ids: ['f'.repeat(16)] })
   back('thief', ids[0], {})
   expect(idOf('thief')).not.toBe(ids[0])
-  expect(await told('host')).toEqual(['failed'])
+  expect(await received('host')).toEqual(['failed'])
   back('again', ids[0], {}, tokenOf('t0'))
-  expect(await told('host')).toEqual(['running', 'again'])
+  expect(await received('host')).toEqual(['running', 'again'])
 })
 
 it('a member that has heard of the end of its run is a newcomer where that comes back', async () => {
@@ -99,7 +99,7 @@ it('a member that has heard of the end of its run is a newcomer where that comes
   tell('t0', { ballot: 5, ids: [ids[1]] })
   expect(world.last('t2', 'abort').text).toContain('the run has ended without this tab')
   back('again', ids[1], { ballot: 5, ids: [ids[1]] }, tokenOf('t1'))
-  expect(await told()).toEqual(['running', 'again'])
+  expect(await received()).toEqual(['running', 'again'])
   await world.env.advance(limits.joinMs)
   expect(world.last('t2', 'assign')).toMatchObject({ joining: 2, worldSize: 3 })
 })
@@ -112,23 +112,23 @@ describe('a ballot', () => {
     expect(world.refusal('t0')).toBe('wrong-epoch')
     expect(half('t0', [`${ids[0]}.1`], above + ballotStep)).toBeNull()
     back('again', ids[1], { ballot: above + ballotStep, ids: [ids[1]] }, tokenOf('t1'))
-    expect(await told()).toEqual(['running', 't0', 'again', 't2'])
+    expect(await received()).toEqual(['running', 't0', 'again', 't2'])
   })
 
   it('counts once members can have come to it', async () => {
     tell('t0', { ballot: above, ids: [ids[0], ids[2]] })
-    expect(await told()).toEqual(['running', 't0', 't2'])
+    expect(await received()).toEqual(['running', 't0', 't2'])
     await world.env.advance(1000)
     tell('t0', { ballot: above * 2 + ballotStep - 1, ids: [ids[0]] })
-    expect(await told()).toEqual(['running', 't0'])
+    expect(await received()).toEqual(['running', 't0'])
   })
 
   it('of a run that a new server takes over leaves numbers for those that follow', async () => {
     world = new RendezvousWorld()
     world.create('t0', roomA, infoOf('t0'), tokenOf('t0'))
-    back('liar', ids[1], { ballot: most, ids: [ids[1]] })
+    back('liar', ids[1], { ballot: max, ids: [ids[1]] })
     back('again', ids[2], { ballot: 9, ids: [ids[2]] }, tokenOf('t2'))
-    expect(await told()).toEqual(['running', 'again'])
+    expect(await received()).toEqual(['running', 'again'])
   })
 })
 
@@ -139,9 +139,9 @@ describe('so many are kept, and the newest of them:', () => {
     world.join('late')
     await world.env.advance(limits.joinMs)
     for (const name of ['t0', 't2', 'late']) world.say(name, { type: 'ready', epoch: 2 })
-    expect(await told()).toEqual(['running', 't0', 't2', 'late'])
+    expect(await received()).toEqual(['running', 't0', 't2', 'late'])
     back('again', ids[1], {}, tokenOf('t1'))
-    expect(await told()).toEqual(['running', 't0', 't2', 'late'])
+    expect(await received()).toEqual(['running', 't0', 't2', 'late'])
   })
 
   it('seats of a run that has more ranks: it ends where none of them is here', async () => {
@@ -149,7 +149,7 @@ describe('so many are kept, and the newest of them:', () => {
     world.create('t0')
     back('again', ids[1], { ids: [ids[1], ids[2]] }, tokenOf('t1'))
     expect(world.all('again', 'error')).toEqual([])
-    expect(await told()).toEqual(['failed'])
+    expect(await received()).toEqual(['failed'])
   })
 
   it('newcomers that are left out', async () => {

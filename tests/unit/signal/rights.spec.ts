@@ -104,20 +104,20 @@ describe('bounds of what a message holds:', () => {
     return { type: 'create', ...entry, again: { id, epoch, run: { ...run, ...again } } }
   }
   const text = (length: number) => 'x'.repeat(length)
-  const most32 = 2 ** 32 - 1
+  const max32 = 2 ** 32 - 1
 
   it.each<[string, (over: 0 | 1) => ClientMessage]>([
     ['an epoch', (over) => ({ type: 'ready', epoch: 2 ** 31 + over })],
     ['an epoch that a member brings', (over) => back({}, 2 ** 31 + over)],
     ['the first epoch of a run', (over) => back({ run: 2 ** 31 + over })],
-    ['a ballot that a member brings', (over) => back({ ballot: most32 + over })],
+    ['a ballot that a member brings', (over) => back({ ballot: max32 + over })],
     ['ranks that a member brings', (over) => back({ ids: ids(limits.membersPerRoom + over) })],
-    ['a ballot', (over) => ({ type: 'ranks', key, ballot: most32 + over, ids: [id] })],
+    ['a ballot', (over) => ({ type: 'ranks', key, ballot: max32 + over, ids: [id] })],
     [
       'ranks',
       (over) => ({ type: 'ranks', key, ballot: 1, ids: ids(limits.membersPerRoom + over) }),
     ],
-    ['the ballot of a half', (over) => ({ ...half, ballot: most32 + over })],
+    ['the ballot of a half', (over) => ({ ...half, ballot: max32 + over })],
     ['the lives of a half', (over) => ({ ...half, lives: lives(limits.membersPerRoom + over) })],
     ['the members of a half', (over) => ({ ...half, alive: lives(limits.membersPerRoom + over) })],
     ['a rank', (over) => ({ type: 'linkDown', epoch: 1, peerRank: 63 + over, text: '' })],

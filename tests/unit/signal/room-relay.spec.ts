@@ -7,7 +7,7 @@ import { authKey, hmac, RendezvousWorld, roomA, roomB } from '../../support/rend
 /** The server's relay on a virtual clock, where sockets take what they are told to. */
 function world(costs: Partial<Limits> = { relayFrameCostBytes: 0 }) {
   const own = new RendezvousWorld(
-    { relayQueueBytes: 1000, relayFrameBytes: 400, relayFrameLeastBytes: 0, ...costs },
+    { relayQueueBytes: 1000, relayFrameBytes: 400, relayFrameMinBytes: 0, ...costs },
     { hasRelay: true },
   )
   own.create('guest', roomA, null)
@@ -39,7 +39,7 @@ describe('the relay of a room', () => {
   })
 
   it('takes no message that is shorter than a seal', () => {
-    const { own, end } = world({ relayFrameLeastBytes: limits.relayFrameLeastBytes })
+    const { own, end } = world({ relayFrameMinBytes: limits.relayFrameMinBytes })
     end('a', 0)
     end('b', 1)
     own.server.receiveBytes('a', new Uint8Array(28))

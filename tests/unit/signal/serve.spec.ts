@@ -33,14 +33,14 @@ import { socketFrom } from '../../support/signal-socket.ts'
 /** Folders as they are read, those with all that is below them as `folder/**`. A test may hold the reads up. */
 const disk = vi.hoisted(() => {
   vi.resetModules() // specs before this one may have loaded what is mocked here
-  return { reads: [] as string[], atOnce: 0, mostAtOnce: 0, held: Promise.resolve() }
+  return { reads: [] as string[], atOnce: 0, maxAtOnce: 0, held: Promise.resolve() }
 })
 
 vi.mock('node:fs/promises', async (original) => {
   const real = await original<typeof import('node:fs/promises')>()
   const read = async (path: string, options?: { recursive?: boolean; withFileTypes: true }) => {
     disk.reads.push(options?.recursive ? join(path, '**') : path)
-    disk.mostAtOnce = Math.max(disk.mostAtOnce, ++disk.atOnce)
+    disk.maxAtOnce = Math.max(disk.maxAtOnce, ++disk.atOnce)
     try {
       await disk.held
       return await (options ? real.readdir(path, options) : real.readdir(path))
@@ -80,7 +80,7 @@ describe('serve', () => {
   })
   afterEach(async () => {
     for (const one of open.splice(0)) await one.close()
-    Object.assign(disk, { reads: [], mostAtOnce: 0, held: Promise.resolve() })
+    Object.assign(disk, { reads: [], maxAtOnce: 0, held: Promise.resolve() })
   })
   afterAll(async () => {
     // The specs after this one in the same worker load their modules again.
@@ -228,7 +228,7 @@ describe('serve', () => {
     // Its age counts from its end.
     await list()
     expect(disk.reads).toEqual([join(own, '**'), join(own, 'a', '**')])
-    expect(disk.mostAtOnce).toBe(1)
+    expect(disk.maxAtOnce).toBe(1)
   })
 
   it('a busy port: the next one, or a clear error', async () => {

@@ -57,7 +57,7 @@ async function open(headers: IncomingHttpHeaders = {}) {
   socket.on('error', () => undefined)
   const closed = once(socket, 'close').then(([code, reason]) => ({ code, reason: String(reason) }))
   /** The first of that type, from now or before. */
-  const told = <T extends ServerMessage['type']>(type: T) =>
+  const received = <T extends ServerMessage['type']>(type: T) =>
     new Promise<Extract<ServerMessage, { type: T }>>((resolve) => {
       const found = messages.find((one) => one.type === type)
       const take = resolve as (message: ServerMessage) => void
@@ -65,9 +65,9 @@ async function open(headers: IncomingHttpHeaders = {}) {
       else waiting.push({ type, resolve: take })
     })
   const say = (message: ClientMessage) => socket.send(JSON.stringify(message))
-  const { nonce } = await told('challenge')
+  const { nonce } = await received('challenge')
   return {
-    ...{ socket, closed, told, say },
+    ...{ socket, closed, received, say },
     create: (room: string, roomKey?: string) => {
       const keyProof = roomKey === undefined ? undefined : keyProofOf(roomKey, room, nonce)
       const own = room === roomB ? keyB : authKey
@@ -86,13 +86,13 @@ describe('an address', () => {
     const from = (address: string) => open({ 'x-forwarded-for': `203.0.113.9, ${address}` })
     const first = await from('198.51.100.1')
     first.create(roomA)
-    await first.told('welcome')
+    await first.received('welcome')
     const second = await from('198.51.100.1')
     second.create(roomB)
-    expect((await second.told('error')).text).toContain('198.51.100.1 has made 1 rooms')
+    expect((await second.received('error')).text).toContain('198.51.100.1 has made 1 rooms')
     const other = await from('2001:db8::1')
     other.create(roomB)
-    await other.told('welcome')
+    await other.received('welcome')
     await from('2001:db8::2')
     const { port } = server.address() as AddressInfo
     const third = new WebSocket(`ws://127.0.0.1:${port}/signal`, {
@@ -108,10 +108,10 @@ describe('an address', () => {
     await start({ limits: { roomsPerAddress: 1 } })
     const first = await open({ 'x-forwarded-for': '198.51.100.1' })
     first.create(roomA)
-    await first.told('welcome')
+    await first.received('welcome')
     const second = await open({ 'x-forwarded-for': '198.51.100.2' })
     second.create(roomB)
-    expect((await second.told('error')).text).toContain('127.0.0.1 has made 1 rooms')
+    expect((await second.received('error')).text).toContain('127.0.0.1 has made 1 rooms')
   })
 })
 
@@ -120,9 +120,9 @@ it('a room is not made under another key than its own', async () => {
   const [thief, owner] = [await open(), await open()]
   const made = { type: 'create', version: protocolVersion, room: roomA, info: null } as const
   thief.say({ ...made, authKey: keyB })
-  expect((await thief.told('error')).code).toBe('bad-proof')
+  expect((await thief.received('error')).code).toBe('bad-proof')
   owner.say({ ...made, authKey })
-  expect((await owner.told('welcome')).room).toBe(roomA)
+  expect((await owner.received('welcome')).room).toBe(roomA)
 })
 
 describe('a server with a room key', () => {
@@ -130,12 +130,12 @@ describe('a server with a room key', () => {
     await start({ roomKey: 'Schlüssel' })
     const [none, wrong, right] = [await open(), await open(), await open()]
     none.create(roomA)
-    expect((await none.told('error')).code).toBe('no-key')
+    expect((await none.received('error')).code).toBe('no-key')
     wrong.create(roomA, 'Schluessel')
-    expect((await wrong.told('error')).code).toBe('wrong-key')
+    expect((await wrong.received('error')).code).toBe('wrong-key')
     expect((await wrong.closed).code).toBe(1008)
     right.create(roomA, 'Schlüssel')
-    await right.told('welcome')
+    await right.received('welcome')
   })
 })
 
@@ -150,16 +150,16 @@ describe('bytes that wait', () => {
     })
     const guest = await open()
     guest.create(roomA)
-    await guest.told('welcome')
+    await guest.received('welcome')
     const [reads, sends, sleeps] = [await open(), await open(), await open()]
     sends.relay('slow', 0)
     sleeps.relay('slow', 1)
-    await Promise.all([sends.told('relayed'), sleeps.told('relayed')])
+    await Promise.all([sends.received('relayed'), sleeps.received('relayed')])
     reads.relay('other', 0)
     sleeps.socket.pause()
     const frame = Buffer.alloc(limits.relayFrameBytes)
     let isOpen = true
-    const ended = sends.told('error')
+    const ended = sends.received('error')
     void ended.then(() => {
       isOpen = false
     })
@@ -189,12 +189,12 @@ describe('messages in pieces', () => {
 
   it('of 256 fragments are read', async () => {
     await start()
-    const { socket, told } = await open()
+    const { socket, received } = await open()
     const text = JSON.stringify({
       type: 'create',
       ...{ version: protocolVersion, room: roomA, authKey, info: null },
     }).padEnd(256)
     for (let at = 0; at < 256; at++) socket.send(text[at], { fin: at === 255 })
-    await told('welcome')
+    await received('welcome')
   })
 })

@@ -188,8 +188,8 @@ describe('PrefixStore', () => {
 describe('KeyTable', () => {
   it('tells waits in the order of asking; one that was left is told nothing', async () => {
     const table = new KeyTable<number>(env)
-    const told: string[] = []
-    const note = (name: string) => (how: WaitEnd) => void told.push(`${name} ${how.kind}`)
+    const received: string[] = []
+    const note = (name: string) => (how: WaitEnd) => void received.push(`${name} ${how.kind}`)
     table.wait(['a'], 10, note('first'))
     const leave = table.wait(['a'], 10, note('left'))
     table.wait(['a', 'a', 'b'], 10, note('both'))
@@ -200,29 +200,29 @@ describe('KeyTable', () => {
     await env.advance(20)
     table.wait(['z'], 0, note('end'))
     table.close()
-    expect(told).toEqual(['none there', 'first there', 'both late', 'end closed'])
+    expect(received).toEqual(['none there', 'first there', 'both late', 'end closed'])
     expect(table.size).toBe(0)
   })
 
   it('who is told may ask, set and delete at once', () => {
     const table = new KeyTable<number>(env)
-    const told: number[] = []
+    const received: number[] = []
     table.wait(['a'], 0, () => {
       table.delete('a')
-      table.wait(['a'], 0, () => void told.push(2))
+      table.wait(['a'], 0, () => void received.push(2))
       table.set('b', 0)
     })
-    table.wait(['b'], 0, () => void told.push(1))
-    const leave = table.wait(['a'], 0, () => void told.push(3))
+    table.wait(['b'], 0, () => void received.push(1))
+    const leave = table.wait(['a'], 0, () => void received.push(3))
     table.set('a', 0)
-    expect(told).toEqual([1])
+    expect(received).toEqual([1])
     table.wait(['a'], 0, leave)
     table.set('a', 0)
-    expect(told).toEqual([1, 3, 2])
+    expect(received).toEqual([1, 3, 2])
     table.delete('a')
     table.wait(['a'], 0, () => end())
-    const end = table.wait(['a'], 0, () => void told.push(4))
+    const end = table.wait(['a'], 0, () => void received.push(4))
     table.set('a', 0)
-    expect(told).toEqual([1, 3, 2])
+    expect(received).toEqual([1, 3, 2])
   })
 })

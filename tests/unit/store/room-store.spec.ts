@@ -244,9 +244,9 @@ describe('limits', () => {
     expect(world.ask('g0', get('a')).kind).toBe('value')
     world.call('g1', get('z'))
     expect(world.all('g1', 'error')).toEqual([])
-    const most = Number.MAX_SAFE_INTEGER
+    const max = Number.MAX_SAFE_INTEGER
     world.ask('g0', { op: 'deleteKey', key: 'a' })
-    world.ask('g0', add('a', most))
+    world.ask('g0', add('a', max))
     expect(refused('g0', add('a'))).toMatch(/^too-large.*sum between ±9007199254740991/)
   })
 

@@ -15,7 +15,7 @@ class Network {
   readonly arrived: StoreMessage[] = []
   readonly calls: StoreCalls
   refusedAt: number | null = null
-  mostUnderWay = 0
+  maxUnderWay = 0
   private underWay = 0
   private held: (() => void)[] = []
   isStalled = false
@@ -27,7 +27,7 @@ class Network {
       else env.after(20, what)
     }
     this.calls = new StoreCalls(env, (message) => {
-      this.mostUnderWay = Math.max(this.mostUnderWay, ++this.underWay)
+      this.maxUnderWay = Math.max(this.maxUnderWay, ++this.underWay)
       pass(() => {
         if (!bucket.take()) this.refusedAt ??= env.now()
         this.arrived.push(message)
@@ -69,7 +69,7 @@ describe('pace', () => {
     }
     expect(stalls).toBeGreaterThan(5)
     expect(network.refusedAt).toBeNull()
-    expect(network.mostUnderWay).toBe(limits.storeCallsAtOnce)
+    expect(network.maxUnderWay).toBe(limits.storeCallsAtOnce)
     expect(network.arrived.map((one) => one.id)).toEqual([...Array(total).keys()].map((i) => i + 1))
     await env.advance(100)
     expect(await all[total - 1]).toEqual({ kind: 'done', sum: total })

@@ -81,7 +81,7 @@ describe('several connections', () => {
     const stores = await Promise.all(count(4).map(() => server.open(url)))
     await stores[0].set('n', '0')
     let isOver = false
-    const sealAnew = async (store: Store) => {
+    const sealAgain = async (store: Store) => {
       while (!isOver) {
         const now = await store.get('n')
         await store.compareSet('n', now, now)
@@ -92,7 +92,7 @@ describe('several connections', () => {
       for (const _ of count(20)) sums.push(await store.add('n', 1))
       return sums
     }
-    const sealing = stores.slice(0, 2).map(sealAnew)
+    const sealing = stores.slice(0, 2).map(sealAgain)
     const sums = (await Promise.all(stores.slice(2).map(addUp))).flat()
     isOver = true
     await Promise.all(sealing)
@@ -183,11 +183,11 @@ describe('the room', () => {
     const store = await server.open(url)
     const WebSocket = socketFrom(server.origin)
     const member = new SignalClient({ url: address, link, info: infoOf('tab'), WebSocket })
-    const told = new Promise<string[]>((resolve) => {
+    const received = new Promise<string[]>((resolve) => {
       member.on('lobby', (lobby) => resolve(lobby.members.map((one) => one.name)))
     })
     await member.open()
-    expect(await told).toEqual(['tab'])
+    expect(await received).toEqual(['tab'])
     expect(member.isMaker).toBe(true)
     await store.set('k', 'v')
     store.close()

@@ -21,15 +21,15 @@ test.each([
   ['as many differ in all', ['72a 50x', '72b 50y', ''], 72, [true, false, false], true],
 ] as const)(
   'where %s, ranks continue from the state of most',
-  (_, told, step, hasIt, isLasting) => {
-    const agreed = agreeOnState(told.map(held))
+  (_, received, step, hasIt, isLasting) => {
+    const agreed = agreeOnState(received.map(held))
     expect(agreed).toMatchObject({ step, hasIt })
     expect(agreed.differed?.isLasting).toBe(isLasting)
   },
 )
 
 test('the text says which states were replaced, and by which', () => {
-  const textOf = (...told: string[]) => agreeOnState(told.map(held)).differed?.text
+  const textOf = (...received: string[]) => agreeOnState(received.map(held)).differed?.text
   expect(textOf('72a', '72b', '72a')).toBe(
     'the state of rank 1 differed from that of ranks 0 and 2, and is replaced by it',
   )

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
-import { Alike, areUnlike } from '../../../src/graph/trace/settings-check.ts'
+import { areUnlike, SettingsConsistency } from '../../../src/graph/trace/settings-check.ts'
 import {
   AdamW,
   allreduceHook,
@@ -189,7 +189,7 @@ test.each<[string, Options['optimizer'], RegExp]>([
 
 test('sums of hashes tell one that differs among many, and nothing else', () => {
   const wordsOf = (lr: number) => {
-    const alike = new Alike()
+    const alike = new SettingsConsistency()
     alike.add({
       of: 'SGD, group 0',
       read: () => [

@@ -27,7 +27,7 @@ const start = (folders: readonly SeenFolder[], more: TrainConfigInput = {}) =>
 
 const lossesOf = (events: readonly RunEvent[]) =>
   events.flatMap((event) => (event.event === 'step' ? [event.loss] : []))
-const told = (events: readonly RunEvent[]) =>
+const received = (events: readonly RunEvent[]) =>
   events.flatMap((event) => (event.event === 'checkpoint' ? [event] : []))
 async function undisturbed(size: number): Promise<{ losses: number[]; paramHash: string }> {
   const { ranks, close } = await start(Array.from({ length: size }, () => seenFolder()))
@@ -57,7 +57,7 @@ test.each([1, 3])(
     expect(atEnd.step).toBe(12)
     expect(results[0].paramHash).toBe(wanted.paramHash)
     // Rank 0 saves in a pause and at the end without being asked; nobody writes but those and who asked.
-    expect(told(ranks[0].events).map(({ step }) => step)).toEqual(
+    expect(received(ranks[0].events).map(({ step }) => step)).toEqual(
       size === 1 ? [early.step, paused, paused, 12, 12] : [paused, 12],
     )
     if (size === 3) expect(folders[1].written).toEqual([])
@@ -163,8 +163,8 @@ test('a rank that saves by the clock tries again a minute after a save failed, a
     await saves.take(run, { beganMs: nowMs, isDue: false, isHeld: false })
   }
   expect(tries.slice(0, 5)).toEqual([100, 700, 1300, 1900, 2000])
-  const told = events.map(({ event, step }) => [event, step])
-  expect(told.slice(0, 3)).toEqual([
+  const received = events.map(({ event, step }) => [event, step])
+  expect(received.slice(0, 3)).toEqual([
     ['unsaved', 100],
     ['checkpoint', 1900],
     ['checkpoint', 2000],

@@ -39,14 +39,14 @@ test('as the tutorial has it, inside of the step, it is refused at once, with wh
   for (const [where, call] of Object.entries(calls))
     await expect(compile(step(call), inputs, { runtime })).rejects.toMatchObject(refused(where))
 
-  let told: Promise<unknown> | undefined
+  let received: Promise<unknown> | undefined
   let gradient: Tensor | undefined
   const keep = (one: Tensor) => {
     gradient = one
-    told ??= allGatherObject([], 1, { group }).catch((error: unknown) => error)
+    received ??= allGatherObject([], 1, { group }).catch((error: unknown) => error)
   }
   await compile(step(keep), inputs, { runtime })
-  expect(await told).toMatchObject(refused('allGatherObject'))
+  expect(await received).toMatchObject(refused('allGatherObject'))
   await expect(dist.allReduce(gradient as never, { group })).rejects.toThrow(
     /^allReduce: tensor must be a typed array, .*got a tensor of a compiled function, which has no contents/,
   )

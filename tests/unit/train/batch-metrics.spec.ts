@@ -64,16 +64,16 @@ test.each([1, 3])(
     for (const [rank, { loss, heldOutLoss, value, trainValue }] of results.entries()) {
       const steps = stepsOf(ranks[rank])
       expect(steps).toHaveLength(5)
-      for (const [step, told] of steps.entries()) {
+      for (const [step, received] of steps.entries()) {
         const batch = draws.flatMap((one) => [...one.take(0, step).own])
         const means = meansOf(state, train as unknown as Points, batch)
-        expect(told.loss).toBeCloseTo(means.loss, 5)
-        expect(told.value).toBeCloseTo(means.value, 6)
+        expect(received.loss).toBeCloseTo(means.loss, 5)
+        expect(received.value).toBeCloseTo(means.value, 6)
       }
-      const [told] = testsOf(ranks[rank])
-      expect(told.value).toBe(wanted.value)
-      expect(told.loss).toBeCloseTo(wanted.loss, 5)
-      expect([heldOutLoss, value]).toEqual([told.loss, told.value])
+      const [received] = testsOf(ranks[rank])
+      expect(received.value).toBe(wanted.value)
+      expect(received.loss).toBeCloseTo(wanted.loss, 5)
+      expect([heldOutLoss, value]).toEqual([received.loss, received.value])
       expect([loss, trainValue]).toEqual([steps[4].loss, steps[4].value])
     }
     close()
@@ -111,9 +111,9 @@ test('a metric that is the loss in another unit follows from it', async () => {
       expect(value).toBe(3 * loss)
     }
     // Means over thousands of samples are of the same size as a batch's.
-    const [told] = testsOf(rank)
-    expect(told.loss / stepsOf(rank)[1].loss).toBeGreaterThan(0.5)
-    expect(told.loss / stepsOf(rank)[1].loss).toBeLessThan(2)
+    const [received] = testsOf(rank)
+    expect(received.loss / stepsOf(rank)[1].loss).toBeGreaterThan(0.5)
+    expect(received.loss / stepsOf(rank)[1].loss).toBeLessThan(2)
   }
   close()
 })

@@ -39,13 +39,13 @@ async function resumed(
   folder: SeenFolder,
   { size = 3, isLate = false, ...options }: ClassifierOptions & { size?: number; isLate?: boolean },
 ) {
-  const told: (readonly string[])[] = Array.from({ length: size }, () => [])
+  const received: (readonly string[])[] = Array.from({ length: size }, () => [])
   const load = (parts: Parameters<typeof loadCheckpoint>[0], rank: number, processGroup: unknown) =>
     loadCheckpoint(parts, {
       folder,
       processGroup: processGroup as ClassifyingRank['group'],
       onDifferences: (differences) => {
-        told[rank] = differences
+        received[rank] = differences
       },
     })
   const ranks = await classifiers(size, runtime, undefined, {
@@ -58,14 +58,14 @@ async function resumed(
   await train(ranks, steps, undefined, steps)
   const [parameters] = await parametersOf(ranks)
   endAll(ranks)
-  for (const differences of told) expect(differences).toEqual(told[0])
-  return { told: told[0], caps, parameters }
+  for (const differences of received) expect(differences).toEqual(received[0])
+  return { received: received[0], caps, parameters }
 }
 
 test('3 ranks: a size of buckets that nobody chose is the saved one, and the bits are those of the run that was saved', async () => {
   const { folder, parameters } = await savedRun()
   const same = await resumed(folder, { bucketCapMb: saved })
-  expect(same).toEqual({ told: [], caps: [saved, saved, saved], parameters })
+  expect(same).toEqual({ received: [], caps: [saved, saved, saved], parameters })
   const measured = await resumed(folder, { bucketCapMb: undefined })
   expect(measured).toEqual(same)
 })
@@ -73,11 +73,11 @@ test('3 ranks: a size of buckets that nobody chose is the saved one, and the bit
 test('3 ranks: another size that the caller chose is kept and told, with other bits', async () => {
   const { folder, parameters } = await savedRun()
   const changed = await resumed(folder, { bucketCapMb: other })
-  expect(changed.told).toEqual([`bucketCapMb of model ${saved}, now ${other}`])
+  expect(changed.received).toEqual([`bucketCapMb of model ${saved}, now ${other}`])
   expect(changed.caps).toEqual([other, other, other])
   expect(changed.parameters).not.toEqual(parameters)
   const first = await resumed(folder, { bucketCapMb: saved, firstBucketMb: 0.001 })
-  expect(first.told).toEqual(['firstBucketMb of model 1, now 0.001'])
+  expect(first.received).toEqual(['firstBucketMb of model 1, now 0.001'])
 })
 
 test('a step that is compiled already keeps its buckets, and that is told', async () => {
@@ -85,14 +85,14 @@ test('a step that is compiled already keeps its buckets, and that is told', asyn
   const late = await resumed(folder, { bucketCapMb: undefined, isLate: true })
   expect(late.caps[0]).toBeGreaterThan(saved)
   // The first bucket's size is measured too, and may differ as well.
-  const ofFirst = late.told.filter((line) => line.startsWith('firstBucketMb'))
-  expect(late.told).toEqual([`bucketCapMb of model ${saved}, now ${late.caps[0]}`, ...ofFirst])
+  const ofFirst = late.received.filter((line) => line.startsWith('firstBucketMb'))
+  expect(late.received).toEqual([`bucketCapMb of model ${saved}, now ${late.caps[0]}`, ...ofFirst])
 })
 
 test('another number of ranks is told on the console of rank 0, unless the caller hears of it', async () => {
   const warned = vi.spyOn(console, 'warn').mockImplementation(() => undefined)
   const { folder } = await savedRun()
-  expect((await resumed(folder, { size: 2 })).told).toEqual(['ranks 3, now 2'])
+  expect((await resumed(folder, { size: 2 })).received).toEqual(['ranks 3, now 2'])
   expect(warned).not.toHaveBeenCalled()
   const ranks = await classifiers(2, runtime)
   // Weights alone continue no run.

@@ -276,17 +276,17 @@ describe('random states', () => {
   test('each rank goes on with its own, where they are as many; else all with rank 0’s, and it is told', async () => {
     setRngState(states[0])
     const file = save(await readState({ step: 1 }, states))
-    const told: string[] = []
+    const received: string[] = []
     const loaded = async (rank: number, size: number) => {
       manualSeed(99)
-      const onDifferences = (all: readonly string[]) => void told.push(...all)
+      const onDifferences = (all: readonly string[]) => void received.push(...all)
       expect(await unpackAt(file, {}, { onDifferences }, { rank, size })).toEqual({ step: 1 })
       return getRngState()
     }
     for (const rank of [0, 1, 2]) expect(await loaded(rank, 3)).toEqual(states[rank])
-    expect(told).toEqual([])
+    expect(received).toEqual([])
     for (const rank of [0, 1]) expect(await loaded(rank, 2)).toEqual(states[0])
-    expect(told).toEqual(
+    expect(received).toEqual(
       Array(2).fill("random states of 3 ranks that were seeded separately, now rank 0's on all 2"),
     )
   })

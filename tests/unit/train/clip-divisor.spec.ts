@@ -17,7 +17,7 @@ const names = ['a', 'b'] as const
 test.each([
   ['norm 2', 1],
   ['norm 2, often below', 6],
-])('an exact update clips by %s as PyTorch does', async (name, most) => {
+])('an exact update clips by %s as PyTorch does', async (name, max) => {
   const found = golden.clips.find((one) => one.name === name)!
   const parameters = names.map((key) => {
     const { shape } = golden.start[key]
@@ -35,8 +35,8 @@ test.each([
       const sums = Int32Array.from(own, (value) => Math.round(value * count * 2 ** shiftOf(4)))
       return { sums, exponents }
     })
-    const divisor = clipDivisor(gradients, count, most)
-    const isOver = found.notes[step] > most
+    const divisor = clipDivisor(gradients, count, max)
+    const isOver = found.notes[step] > max
     expect(divisor > count).toBe(isOver)
     if (isOver) clipped++
     optimizer.begin()
@@ -52,5 +52,5 @@ test.each([
     }
   }
   expect(clipped).toBeGreaterThan(0)
-  if (most > 1) expect(clipped).toBeLessThan(found.notes.length)
+  if (max > 1) expect(clipped).toBeLessThan(found.notes.length)
 })

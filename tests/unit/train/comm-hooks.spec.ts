@@ -244,9 +244,9 @@ test('bfloat16 is the upper half of a float, ties to even', () => {
   const brain = new Float32Array(6)
   const values = [1, 1 + 2 ** -8, 1 + 3 * 2 ** -8, Number.NaN, -3e38, Number.POSITIVE_INFINITY]
   addBrain(encodeBrain(Float32Array.from(values)), brain)
-  const least = -3e38 * (1 + 2 ** -9)
+  const min = -3e38 * (1 + 2 ** -9)
   expect([...brain.slice(0, 4)]).toEqual([1, 1, 1 + 2 ** -6, Number.NaN])
-  expect(Math.abs(brain[4] / least - 1)).toBeLessThan(2 ** -8)
+  expect(Math.abs(brain[4] / min - 1)).toBeLessThan(2 ** -8)
   expect(brain[5]).toBe(Number.POSITIVE_INFINITY)
 })
 

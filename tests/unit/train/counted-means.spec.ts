@@ -164,11 +164,11 @@ test('weights that do not add up are refused on all ranks before anything is upd
       [0.5, Number.NaN],
       [0.3, 0.3],
     ]) {
-      const told = reasons(await run(weights))
-      expect(told[0]).toMatch(
+      const received = reasons(await run(weights))
+      expect(received[0]).toMatch(
         /^graph.misuse gradientWeight: the weights of the 2 ranks must add up to 1, got /,
       )
-      expect(told[1]).toBe(told[0])
+      expect(received[1]).toBe(received[0])
     }
     const some = reasons(await run([0.5, undefined]))
     expect(some[0]).toMatch(

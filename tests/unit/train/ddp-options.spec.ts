@@ -97,13 +97,16 @@ test.each([
     [same, { ...same, extra: [1] }, same],
     'no further one on ranks 0 and 2, parameter "extra" f32[1] on rank 1',
   ],
-] as const)('%s that differs between ranks is an error on all of them', async (_, shapes, told) => {
-  const all = await reasons(shapes.map((one) => new Parts(one)))
-  expect(new Set(all).size).toBe(1)
-  expect(all[0]).toBe(
-    `peer.mismatch: DistributedDataParallel: ranks disagree about parameters and buffers, or their order: ${told}. Build the same module on all ranks.`,
-  )
-})
+] as const)(
+  '%s that differs between ranks is an error on all of them',
+  async (_, shapes, received) => {
+    const all = await reasons(shapes.map((one) => new Parts(one)))
+    expect(new Set(all).size).toBe(1)
+    expect(all[0]).toBe(
+      `peer.mismatch: DistributedDataParallel: ranks disagree about parameters and buffers, or their order: ${received}. Build the same module on all ranks.`,
+    )
+  },
+)
 
 test('buffers and options are compared too', async () => {
   const buffers = [Float32Array.of(1), Int32Array.of(1)]

@@ -281,27 +281,27 @@ describe('where the states of an exact run differ', () => {
     })
     const names = ['a', 'b', 'c', 'd'].slice(0, size)
     const room = new ElasticRoom(names)
-    const onPutOut = (ranks: readonly number[]) => {
+    const onEvicted = (ranks: readonly number[]) => {
       expect(ranks).toEqual([1])
       room.become(names.filter((name) => name !== 'b'))
     }
     const members = names.map((name) =>
-      enter(room, name, input, name === 'b' ? { task: poor } : { onPutOut }),
+      enter(room, name, input, name === 'b' ? { task: poor } : { onEvicted }),
     )
     const ends = await Promise.all(members.map(({ end }) => end))
-    const told = ends.map(({ events }) => events.filter(({ event }) => event === 'unlike'))
+    const received = ends.map(({ events }) => events.filter(({ event }) => event === 'unlike'))
     const texts = warn.mock.calls.map(([text]) => String(text))
     const alone = members.map((one) => one.leavesAlone())
-    return { ends, told, texts, alone, paramHash: result.paramHash }
+    return { ends, received, texts, alone, paramHash: result.paramHash }
   }
 
   test('the fewer take the state of the more, and the run ends with the bits of one rank', async () => {
-    const { ends, told, texts, paramHash } = await flipped(3, [61])
+    const { ends, received, texts, paramHash } = await flipped(3, [61])
     for (const result of resultsOf(ends)) expect(result.paramHash).toBe(paramHash)
     const text = 'the state of rank 1 differed from that of ranks 0 and 2, and is replaced by it'
-    for (const [rank, own] of told.entries())
+    for (const [rank, own] of received.entries())
       expect(own).toEqual([{ event: 'unlike', step: 61, ranks: [1], text, isLasting: false, rank }])
-    expect(texts).toEqual(told.map(() => `tabring: ${text}. Training resumes from step 61.`))
+    expect(texts).toEqual(received.map(() => `tabring: ${text}. Training resumes from step 61.`))
     for (const { events } of ends) {
       expect(events.filter(({ event }) => event === 'lost')).toEqual([])
       expect(events.filter(({ event }) => event === 'step')).toHaveLength(70)
@@ -309,22 +309,22 @@ describe('where the states of an exact run differ', () => {
   })
 
   test('a step that is compared is not lost', async () => {
-    const { ends, told, paramHash } = await flipped(3, [50])
+    const { ends, received, paramHash } = await flipped(3, [50])
     for (const result of resultsOf(ends)) expect(result.paramHash).toBe(paramHash)
-    for (const own of told) expect(own).toMatchObject([{ step: 50, ranks: [1] }])
+    for (const own of received) expect(own).toMatchObject([{ step: 50, ranks: [1] }])
   })
 
   test('two ranks go back to the newest state in which they agree', async () => {
-    const { ends, told, paramHash } = await flipped(2, [61])
+    const { ends, received, paramHash } = await flipped(2, [61])
     for (const result of resultsOf(ends)) expect(result.paramHash).toBe(paramHash)
-    for (const own of told) expect(own).toMatchObject([{ step: 50, isLasting: false }])
+    for (const own of received) expect(own).toMatchObject([{ step: 50, isLasting: false }])
   })
 
   test('two ranks that have kept no state in which they agree take that of rank 0, and say so', async () => {
-    const { ends, told } = await flipped(2, [21])
+    const { ends, received } = await flipped(2, [21])
     const [first, second] = resultsOf(ends)
     expect(second.paramHash).toBe(first.paramHash)
-    for (const own of told) expect(own).toMatchObject([{ step: 21, isLasting: true }])
+    for (const own of received) expect(own).toMatchObject([{ step: 21, isLasting: true }])
   })
 
   test('two ranks that go back to the same state again and again end the run', async () => {

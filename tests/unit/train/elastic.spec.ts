@@ -54,8 +54,8 @@ test('a lost rank does not end the run: the others continue from the newest kept
   expect(losses).toHaveLength(60)
   expect(losses.slice(0, 50)).toEqual(wanted.losses.slice(0, 50))
   expect(losses.slice(-4)).toEqual(wanted.losses.slice(-4))
-  const told = warn.mock.calls.map(([text]) => String(text))
-  expect(told).toEqual([
+  const received = warn.mock.calls.map(([text]) => String(text))
+  expect(received).toEqual([
     expect.stringMatching(/^tabring: rank [02] lost rank 1: .* Training resumes from step 50\.$/),
     expect.stringMatching(/^tabring: rank [02] lost rank 1: .* Training resumes from step 50\.$/),
   ])
@@ -118,7 +118,7 @@ describe.each([false, true])('exact: %s', (exact) => {
     const room = new ElasticRoom(['a', 'b'])
     const [group, lost] = await meshOf(2, 99)
     const a = enter(room, 'a', input, { group })
-    const b = enter(room, 'b', input, { meetsFirst: true, given: points })
+    const b = enter(room, 'b', input, { synchronizesFirst: true, given: points })
     lost.destroy()
     const ends = [await a.end, await b.end]
     const plain = new ElasticRoom(['a', 'b'])

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
+import { Assignment } from '../../../src/ddp/exact/assignment.ts'
 import { AuditDraw, auditSpan, digestOf } from '../../../src/ddp/exact/audit.ts'
-import { Deal } from '../../../src/ddp/exact/deal.ts'
 import { getNumThreads, setNumThreads } from '../../../src/gpu/num-threads.ts'
 import { openWasm } from '../../../src/gpu/wasm/open.ts'
 import { Pool } from '../../../src/graph/memory/pool.ts'
@@ -26,8 +26,8 @@ const begin = 30
 async function trained(names: readonly string[], lies: Readonly<Record<string, Lie>>) {
   warned()
   // Each rank has virtual workers to lie about, however slow it is on a busy machine.
-  vi.spyOn(Deal.prototype, 'begin').mockReturnValue()
-  vi.spyOn(Deal.prototype, 'take').mockReturnValue(false)
+  vi.spyOn(Assignment.prototype, 'begin').mockReturnValue()
+  vi.spyOn(Assignment.prototype, 'take').mockReturnValue(false)
   const runtimes = new Map<string, Runtime>()
   const threads = getNumThreads()
   setNumThreads(1)
@@ -45,10 +45,10 @@ async function trained(names: readonly string[], lies: Readonly<Record<string, L
     if (isLying) lie(sums, firsts.get(this)!)
   })
   const room = new ElasticRoom(names)
-  const onPutOut = (ranks: readonly number[]) =>
+  const onEvicted = (ranks: readonly number[]) =>
     room.become(names.filter((_, rank) => !ranks.includes(rank)))
   const members = names.map((name) =>
-    enter(room, name, input, { runtime: runtimes.get(name)!, onPutOut }),
+    enter(room, name, input, { runtime: runtimes.get(name)!, onEvicted }),
   )
   void members[0].after(begin).then(() => {
     isLying = true
@@ -110,9 +110,9 @@ describe('a rank of an exact run on the device cpu', () => {
     expect(resultsOf(ends)).toHaveLength(3)
     const text = /^the sums of step \d+ are not those of the ranks' gradients: a rank changes what/
     for (const { events } of ends) {
-      const told = events.filter(({ event }) => event === 'unlike')
-      expect(told.length).toBeGreaterThan(0)
-      for (const one of told)
+      const received = events.filter(({ event }) => event === 'unlike')
+      expect(received.length).toBeGreaterThan(0)
+      for (const one of received)
         expect(one).toMatchObject({ text: expect.stringMatching(text), isLasting: true })
     }
   })

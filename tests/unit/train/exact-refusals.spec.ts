@@ -4,7 +4,7 @@ import {
   type DistributedDataParallelOptions,
 } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import type { ExactOptions } from '../../../src/ddp/data-parallel/exact-training.ts'
-import { mustFit } from '../../../src/ddp/exact/must-fit.ts'
+import { mustFit } from '../../../src/ddp/exact/check-supported.ts'
 import { allreduceHook } from '../../../src/ddp/hooks/comm-hooks.ts'
 import { type CompileOptions, compile } from '../../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'

@@ -141,7 +141,7 @@ describe('ExactStep', () => {
         const { run, workers } = await exactStep(group)
         const losses = []
         for (let i = 0; i < 25; i++) losses.push((await run(inputs(1 + i))).loss[0])
-        return { losses, counts: workers.deal.counts }
+        return { losses, counts: workers.assignment.counts }
       })
       return ends.map(resultOf)
     }
@@ -165,8 +165,8 @@ describe('ExactStep', () => {
         const { run, model, workers } = await exactStep(group)
         const rest = [...deals]
         if (size === 3)
-          vi.spyOn(workers.deal, 'take').mockImplementation(() => {
-            workers.deal.counts = rest.shift()!
+          vi.spyOn(workers.assignment, 'take').mockImplementation(() => {
+            workers.assignment.counts = rest.shift()!
             return true
           })
         for (let i = 0; i < deals.length; i++) await run(inputs(1 + i))
@@ -232,8 +232,8 @@ describe('ExactStep', () => {
         step.destroy()
       })
       ends.forEach(resultOf)
-      const told = info.mock.calls.flat().filter((text) => String(text).includes('exact'))
-      expect(told).toEqual(['tabring exact: 2 steps, 1 of their attempts repeated'])
+      const received = info.mock.calls.flat().filter((text) => String(text).includes('exact'))
+      expect(received).toEqual(['tabring exact: 2 steps, 1 of their attempts repeated'])
     } finally {
       setSwitches({ debug: 0 })
       info.mockRestore()

@@ -78,8 +78,8 @@ test.each([
     const ends = await Promise.all(
       ranks.map((rank, at) => rank.compile(at === 1 ? place : 'never')),
     )
-    const told = `peer.mismatch: compile: the step did not compile on rank 1: mine, ${place}`
-    expect(ends).toEqual([told, `RangeError: mine, ${place}`, told])
+    const received = `peer.mismatch: compile: the step did not compile on rank 1: mine, ${place}`
+    expect(ends).toEqual([received, `RangeError: mine, ${place}`, received])
     expect(await Promise.all(ranks.map((rank) => rank.compile()))).toEqual(['none', 'none', 'none'])
     for (const group of groups) group.destroy()
   },
@@ -128,8 +128,8 @@ test('a rank that fails before it forwards and wraps anew meets the others by na
   const waiting = ranks[0].compile()
   expect(await ranks[1].compile('before')).toBe('RangeError: mine, before')
   const [processGroup] = [groups[1]]
-  const anew = reason(new DistributedDataParallel(new Linear(2, 2), { processGroup }).ready)
-  for (const end of await Promise.all([waiting, anew])) {
+  const rebuilt = reason(new DistributedDataParallel(new Linear(2, 2), { processGroup }).ready)
+  for (const end of await Promise.all([waiting, rebuilt])) {
     expect(end).toMatch(/^peer.mismatch: /)
     expect(end).toMatch(/rank 0 runs compile, via allGatherU32/)
     expect(end).toMatch(/rank 1 runs DistributedDataParallel, via allGatherU32/)

@@ -16,12 +16,12 @@ async function train(folder: FileFolder) {
   )
   const ends = await Promise.allSettled(ranks.map(({ end }) => end))
   close()
-  const told = ranks.map(({ events }) =>
+  const received = ranks.map(({ events }) =>
     events.flatMap((event) =>
       event.event === 'unsaved' || event.event === 'checkpoint' ? [[event.event, event.step]] : [],
     ),
   )
-  return { ends, told }
+  return { ends, received }
 }
 
 test('a run continues when a checkpoint cannot be written, and saves the next one', async () => {
@@ -29,11 +29,11 @@ test('a run continues when a checkpoint cannot be written, and saves the next on
   const folder = seenFolder((what) => {
     if (what.startsWith('write') && writes++ === 0) throw new Error('the disk is full')
   })
-  const { ends, told } = await train(folder)
+  const { ends, received } = await train(folder)
   for (const { status } of ends) expect(status).toBe('fulfilled')
   const expected = [
     ['unsaved', 3],
     ['checkpoint', 4],
   ]
-  expect(told).toEqual([expected, expected])
+  expect(received).toEqual([expected, expected])
 })

@@ -40,7 +40,7 @@ async function errorOf(
   return settled
 }
 
-const layout = { unused: [], buckets: ['8 w'], meetings: [0], samples: 4, fixed: [] }
+const layout = { unused: [], buckets: ['8 w'], syncPoints: [0], samples: 4, fixed: [] }
 const others = ['1 mid-step collectives', 'gradient weights by counted samples', '8 w']
 const settleLayout = (exchange: RingExchange) => exchange.compiling.settleLayout(layout)
 
@@ -117,8 +117,8 @@ test('a meeting of some ranks that fails ends the group of the model, whose rank
     ifMember,
   )
   const exchange = exchangeOf(groups[0])
-  const place = { meeting: 'sum', group: exchange.numberOf(part!) } as const
-  const met = exchange.meet(0, new Float32Array(1), place)
+  const place = { syncPoint: 'sum', group: exchange.numberOf(part!) } as const
+  const met = exchange.syncRanks(0, new Float32Array(1), place)
   other!.abort('enough')
   await expect(met).rejects.toThrow('rank 1 aborted: enough')
   await expect(groups[2].barrier()).rejects.toThrow('rank 1 aborted: enough')

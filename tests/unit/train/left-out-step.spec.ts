@@ -61,9 +61,9 @@ test('a sample that is not a number costs the step that has it, on all ranks, an
   const bad = () => withBad((sample) => sample === 40)
   const { ends, events } = await train(3, { steps: 12 }, bad)
   expect(new Set(hashes(ends)).size).toBe(1)
-  const [told] = events.map(leftOutIn)
-  expect(told).toHaveLength(1)
-  const { ranks, notFinite, text } = told[0]
+  const [received] = events.map(leftOutIn)
+  expect(received).toHaveLength(1)
+  const { ranks, notFinite, text } = received[0]
   expect(notFinite).toEqual(ranks)
   expect(text).toMatch(/^rank \d: .*x.* not finite/)
   for (const own of events) expect(leftOutIn(own)).toMatchObject([{ ranks, text }])
@@ -101,8 +101,8 @@ test('gradients of the last step that are not finite do not end in the model', a
   const bad = () => withBadGradients((sample) => sample === 40)
   const all = await train(3, { steps: 12 }, bad)
   expect(new Set(hashes(all.ends)).size).toBe(1)
-  const [told] = leftOutIn(all.events[0])
-  const { step } = told
+  const [received] = leftOutIn(all.events[0])
+  const { step } = received
   const last = await train(3, { steps: step }, bad)
   const before = await train(3, { steps: step! - 1 }, bad)
   expect(leftOutIn(last.events[0])).toMatchObject([{ step }])
@@ -133,11 +133,11 @@ test('an elastic run puts out a rank whose gradients are wrong although its samp
   }))
   expect(new Set(hashes(ends.slice(0, 2))).size).toBe(1)
   expect(alone).toEqual([false, false, true])
-  const told = leftOutIn(events[0])
-  expect(told).toHaveLength(3)
-  const first = told[0].step!
-  expect(told.map(({ step }) => step)).toEqual([first, first + 1, first + 2])
-  for (const { ranks, text } of told) {
+  const received = leftOutIn(events[0])
+  expect(received).toHaveLength(3)
+  const first = received[0].step!
+  expect(received.map(({ step }) => step)).toEqual([first, first + 1, first + 2])
+  for (const { ranks, text } of received) {
     expect(ranks).toEqual([2])
     expect(text).toMatch(/^rank 2: its gradients are not finite/)
   }
@@ -173,11 +173,11 @@ test.each(['members', 'strangers'] as const)(
   async (trust) => {
     vi.spyOn(console, 'warn').mockImplementation(() => undefined)
     const room = new ElasticRoom(['0', '1'])
-    const putOut: string[] = []
+    const evict: string[] = []
     const { ends, alone, events } = await train(3, { trust }, (rank) => ({
       isElastic: true,
       regroup: () => room.next(String(rank)),
-      onPutOut: (ranks) => putOut.push(`rank ${rank}: ${ranks}`),
+      onEvicted: (ranks) => evict.push(`rank ${rank}: ${ranks}`),
       ...(rank === 2 && withBad(() => true)),
     }))
     const [first, second, third] = ends
@@ -189,7 +189,7 @@ test.each(['members', 'strangers'] as const)(
       ),
     })
     expect(alone).toEqual([false, false, true])
-    expect(putOut.sort()).toEqual(['rank 0: 2', 'rank 1: 2'])
+    expect(evict.sort()).toEqual(['rank 0: 2', 'rank 1: 2'])
     const steps = stepsIn(events[0])
     expect(steps.at(-1)).toBe(30)
     // The others take the third one again, without it.

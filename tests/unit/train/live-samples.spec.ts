@@ -5,7 +5,7 @@ import { LiveSamples } from '../../../src/trainer/watch/live-samples.ts'
 import type { RunEvent } from '../../../src/trainer/watch/run-events.ts'
 import {
   isPackedSample,
-  mostSpans,
+  maxSpans,
   packSample,
   type StepSample,
   spanKinds,
@@ -17,7 +17,7 @@ import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
 import { makeSamples } from '../../support/step-samples.ts'
 
-const isNumber = (told: unknown): told is number => typeof told === 'number'
+const isNumber = (received: unknown): received is number => typeof received === 'number'
 
 const program = {
   prepared: { trace: {} },
@@ -39,7 +39,7 @@ async function train(
   const ready = Promise.all(groups.map((group) => group.ready()))
   await env.until(ready)
   const due = groups.map((): number[] => [])
-  const told = groups.map((): { atMs: number; samples: readonly StepSample[] }[] => [])
+  const received = groups.map((): { atMs: number; samples: readonly StepSample[] }[] => [])
   const ends = Promise.all(
     groups.map(async (group, rank) => {
       const timeline = new StepTimeline()
@@ -52,7 +52,7 @@ async function train(
         deviceBytes: () => deviceBytes(rank) as number,
         onEvent: (event: RunEvent) => {
           if (event.event !== 'samples') throw new Error(`unexpected ${event.event}`)
-          told[rank].push({ atMs: env.now(), samples: event.samples })
+          received[rank].push({ atMs: env.now(), samples: event.samples })
         },
       })
       for (let step = firstStep + 1; step <= firstStep + steps; step++) {
@@ -69,14 +69,14 @@ async function train(
     }),
   )
   await env.until(ends)
-  return { due, told, groups }
+  return { due, received, groups }
 }
 
 test('ranks sample the same steps, about a second apart, and all get the samples of all', async () => {
-  const { due, told } = await train(3, 1000, (rank) => 4 + 6 * rank)
+  const { due, received } = await train(3, 1000, (rank) => 4 + 6 * rank)
   for (const steps of due) expect(steps).toEqual(due[0])
   expect(due[0].slice(0, 2)).toEqual([3, 11])
-  for (const rounds of told) {
+  for (const rounds of received) {
     expect(rounds.length).toBe(due[0].length)
     for (const [i, { samples }] of rounds.entries()) {
       expect(samples.map(({ step }) => step)).toEqual(Array(3).fill(due[0][i]))
@@ -91,7 +91,7 @@ test('ranks sample the same steps, about a second apart, and all get the samples
 })
 
 test('a sample that is none is shown on no rank, and the run continues', async () => {
-  const { due, told } = await train(
+  const { due, received } = await train(
     2,
     100,
     () => 50,
@@ -100,7 +100,7 @@ test('a sample that is none is shown on no rank, and the run continues', async (
   )
   expect(due[1]).toEqual(due[0])
   expect(due[0].length).toBeGreaterThan(2)
-  expect(told).toEqual([[], []])
+  expect(received).toEqual([[], []])
 })
 
 test('steps that become slower are sampled more often, the same on all ranks', async () => {
@@ -111,13 +111,13 @@ test('steps that become slower are sampled more often, the same on all ranks', a
 })
 
 test('a rank alone sends nothing and samples too', async () => {
-  const { told, groups } = await train(1, 300, () => 20, 40)
-  const steps = told[0].map(({ samples }) => samples[0].step)
+  const { received, groups } = await train(1, 300, () => 20, 40)
+  const steps = received[0].map(({ samples }) => samples[0].step)
   expect(steps[0]).toBe(43)
   expect(steps.length).toBeGreaterThan(4)
   expect(steps.length).toBeLessThan(10)
   expect(groups[0].stats().payloadBytesSent).toBe(0)
-  expect(told[0][0].samples[0].spans.map(({ kind }) => kind)).toEqual([
+  expect(received[0][0].samples[0].spans.map(({ kind }) => kind)).toEqual([
     'data',
     'forward',
     'backward',
@@ -205,8 +205,8 @@ test("a sample is one of the group's size, with all its counters and not too man
   }
   expect(isOne({})).toBe(true)
   expect(isOne({ link: null })).toBe(true)
-  expect(isOne({ spans: Array(4 * mostSpans).fill(1) })).toBe(true)
-  expect(isOne({ spans: Array(4 * mostSpans + 4).fill(1) })).toBe(false)
+  expect(isOne({ spans: Array(4 * maxSpans).fill(1) })).toBe(true)
+  expect(isOne({ spans: Array(4 * maxSpans + 4).fill(1) })).toBe(false)
   expect(isOne({ spans: [1, 2, 3] })).toBe(false)
   expect(isOne({ link: [] })).toBe(false)
   expect(isOne({ memory: [] })).toBe(false)

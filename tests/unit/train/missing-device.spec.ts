@@ -62,11 +62,11 @@ test('deviceIds: [rank] is refused when the model is wrapped, on all ranks', asy
     return { ddp, optimizer: new SGD(ddp.parameters(), { lr: 1 }) }
   })
   const own = (rank: number) => missing('DistributedDataParallel', rank)
-  const told = {
+  const received = {
     code: 'peer.mismatch',
     message: `DistributedDataParallel: the module cannot be trained on rank 1: ${own(1).message}; on rank 2: ${own(2).message}`,
   }
-  const expected = [told, own(1), own(2)]
+  const expected = [received, own(1), own(2)]
   // Compiling tells the same, and not that the model is to be moved where it cannot be.
   const compiling = ranks.map(({ ddp, optimizer }) =>
     compile(

@@ -11,7 +11,7 @@ import { startTask } from '../../support/task-ranks.ts'
 const config = { demo: 'playground', steps: 12, batchSize: 12, bucketCapMb: 1 } as const
 const open = () => new ReferenceRuntime()
 
-const told = (events: readonly RunEvent[], kind: 'paused' | 'continued') =>
+const received = (events: readonly RunEvent[], kind: 'paused' | 'continued') =>
   events.flatMap((event) => (event.event === kind ? [event] : []))
 
 /** What must not depend on pauses. */
@@ -45,17 +45,17 @@ test.each([
     expect(new Set(paused.map(({ step }) => step)).size).toBe(1)
     expect(paused.map(({ by }) => by)).toEqual(ranks.map(() => [asker]))
     const looked = await Promise.all(
-      ranks.map(({ trainer }) => trainer.look('boundary', { side: 4 })),
+      ranks.map(({ trainer }) => trainer.query('boundary', { side: 4 })),
     )
     expect(looked.every(({ probabilities }) => ArrayBuffer.isView(probabilities))).toBe(true)
     for (const { events } of ranks) {
       expect(numbersOf(events)).toHaveLength(paused[0].step)
-      expect(told(events, 'continued')).toEqual([])
+      expect(received(events, 'continued')).toEqual([])
     }
     ranks[asker].trainer.goOn()
     const results = await Promise.all(ranks.map(({ end }) => end))
     for (const [rank, { events }] of ranks.entries()) {
-      const [continued] = told(events, 'continued')
+      const [continued] = received(events, 'continued')
       expect(continued).toMatchObject({ step: paused[0].step, rank })
       expect({ paramHash: results[rank].paramHash, losses: numbersOf(events) }).toEqual(
         wanted[rank],
@@ -78,7 +78,9 @@ test.each([
   for (const more of [1, 2]) {
     ranks[0].trainer.oneStep()
     const step = began[0].step + more
-    await Promise.all(ranks.map((rank) => rank.until('paused', (told) => told.step === step)))
+    await Promise.all(
+      ranks.map((rank) => rank.until('paused', (received) => received.step === step)),
+    )
     for (const { events } of ranks) expect(numbersOf(events)).toHaveLength(step)
   }
   ranks[0].trainer.goOn()
@@ -95,7 +97,7 @@ test('a pause that was taken back before it began is none', async () => {
   ranks[1].trainer.pause()
   ranks[1].trainer.goOn()
   await Promise.all(ranks.map(({ end }) => end))
-  for (const { events } of ranks) expect(told(events, 'paused')).toEqual([])
+  for (const { events } of ranks) expect(received(events, 'paused')).toEqual([])
   close()
 })
 
@@ -155,7 +157,7 @@ test.each([1, 2])('stop works in the pause of %i ranks', async (size) => {
   ranks[0].group.abort(reason)
   for (const { end } of ranks) await expect(end).rejects.toThrow('stopped by a test')
   // The model stays, to be looked at.
-  await expect(ranks[0].trainer.look('boundary', { side: 2 })).resolves.toMatchObject({ side: 2 })
+  await expect(ranks[0].trainer.query('boundary', { side: 2 })).resolves.toMatchObject({ side: 2 })
   close()
 })
 

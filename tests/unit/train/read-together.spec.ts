@@ -7,12 +7,12 @@ afterEach(destroyRings)
 const label = 'the checkpoint'
 const pieceBytes = 2 ** 26
 
-/** How rank 1 ends, where rank 0 tells it `told` of the file that it has read. */
-async function readFrom(told: object) {
+/** How rank 1 ends, where rank 0 tells it `received` of the file that it has read. */
+async function readFrom(received: object) {
   const groups = await ringOf(2)
   const sent = vi.spyOn(groups[1], 'broadcast').mockRejectedValue(new Error('nothing came'))
   const end = readTogether(groups[1], async () => undefined).catch((error: unknown) => error)
-  await groups[0].allGatherBytes(new TextEncoder().encode(JSON.stringify(told)), { label })
+  await groups[0].allGatherBytes(new TextEncoder().encode(JSON.stringify(received)), { label })
   return { end: await end, madeRoomFor: sent.mock.calls.map(([{ byteLength }]) => byteLength) }
 }
 

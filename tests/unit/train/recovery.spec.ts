@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { Runtime } from '../../../src/graph/memory/runtime.ts'
+import { Eviction } from '../../../src/trainer/loop/eviction.ts'
 import { Recovery } from '../../../src/trainer/loop/recovery.ts'
-import { PutOut } from '../../../src/trainer/loop/strikes.ts'
 import { beginning, type KeptState, KeptStates } from '../../../src/trainer/saves/kept-state.ts'
 import { GpuError, PeerError } from '../../../src/util/errors.ts'
 import { ElasticRoom } from '../../support/elastic-room.ts'
@@ -61,9 +61,9 @@ test('an elastic run continues without the rank that loses its device again and 
       return recovery.after(error, { group, runtime: open(name) }, kept, brought)
     }
     for (let loss = 1; loss <= 3; loss++) expect(await recover()).toMatchObject({ step: 9 })
-    const putOut: PutOut = await recover().catch((error) => error)
-    expect(putOut).toBeInstanceOf(PutOut)
-    expect(putOut).toMatchObject({
+    const evict: Eviction = await recover().catch((error) => error)
+    expect(evict).toBeInstanceOf(Eviction)
+    expect(evict).toMatchObject({
       code: 'gpu.lost',
       ranks: [1],
       message: expect.stringMatching(
@@ -72,8 +72,8 @@ test('an elastic run continues without the rank that loses its device again and 
     })
     if (name === 'b') return
     room.become(['a', 'c'])
-    group.abort(new PeerError('peer.lost', putOut.message))
-    const next = await recovery.after(putOut, { group, runtime: open(name) }, kept, brought)
+    group.abort(new PeerError('peer.lost', evict.message))
+    const next = await recovery.after(evict, { group, runtime: open(name) }, kept, brought)
     expect(next.group.size).toBe(2)
     // What the rank that is gone did does not count for them.
     expect(next.losses).toBe(0)

@@ -49,7 +49,7 @@ test('a log notes other ranks and other shares with the step before', () => {
   const log = new RunLog()
   const step = (step: number) => log.add({ event: 'step', step, stateHash: `h${step}` })
   step(1)
-  log.add({ event: 'dealt', step: 1, samples: [40, 24] })
+  log.add({ event: 'assigned', step: 1, samples: [40, 24] })
   step(2)
   const members = [member('one', 40), { ...member('two', 24), proof: { ...proof, results: 'ff' } }]
   log.add({ event: 'group', step: 2, members, proof })
@@ -76,8 +76,8 @@ test('stepOf gives the step after which a run stopped: as many steps again come 
   expect(log.step).toBe(0)
   const input = { exact: true, virtualWorkers: 4, batchSize: 15, seed: 0 } as const
   const [stopped] = await trainDigits(2, { ...input, steps: 5 })
-  const told = stopped.events.filter((event) => event.event !== 'step' || event.step <= 3)
-  for (const event of told) if (isLogged(event)) log.add(event)
+  const received = stopped.events.filter((event) => event.event !== 'step' || event.step <= 3)
+  for (const event of received) if (isLogged(event)) log.add(event)
   expect(log.step).toBe(3)
   const { states } = readRunLog(log.text({ exact: true }, null))!
   expect(states.map(([step]) => step)).toEqual([0, 1, 2])
@@ -102,7 +102,7 @@ test('a log with a bound keeps hashes of steps evenly, and the newest groups and
   const log = new RunLog(10)
   for (let step = 1; step <= 1000; step++) {
     log.add({ event: 'step', step, stateHash: `h${step - 1}` })
-    log.add({ event: 'dealt', step, samples: [step] })
+    log.add({ event: 'assigned', step, samples: [step] })
     const members = [member('one', step), member('two', 1), member('three', 1)]
     log.add({ event: 'group', step, members, proof })
   }

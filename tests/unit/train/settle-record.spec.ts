@@ -106,8 +106,8 @@ test.each([
   ['a name longer than names are', { ...bitsOf(1), who: { id: 'a', name: 'b'.repeat(41) } }],
   ['a name that cannot be seen', { ...bitsOf(1), who: { id: 'a', name: 'b\u202ec' } }],
   ['an id that no log takes', { ...bitsOf(1), who: { id: 'a'.repeat(101), name: 'b' } }],
-])('a rank that tells %s is named', async (_, told) => {
-  const [first] = await settleAll([{}, {}], (rank) => (rank === 1 ? told : bitsOf(rank)))
+])('a rank that tells %s is named', async (_, received) => {
+  const [first] = await settleAll([{}, {}], (rank) => (rank === 1 ? received : bitsOf(rank)))
   expect(first).toMatchObject({
     reason: {
       code: 'peer.protocol',
@@ -135,11 +135,11 @@ test('a setting that only one rank has is named', async () => {
     [more, {}],
   ].entries()) {
     const [, second] = await settleAll(differences)
-    const told = at === 0 ? "rank 0's nothing, got 1" : "rank 0's 1, got nothing"
+    const received = at === 0 ? "rank 0's nothing, got 1" : "rank 0's 1, got nothing"
     expect(second).toMatchObject({
       reason: {
         code: 'peer.mismatch',
-        message: expect.stringContaining(`run record: config.later of rank 1 must be ${told}`),
+        message: expect.stringContaining(`run record: config.later of rank 1 must be ${received}`),
       },
     })
   }

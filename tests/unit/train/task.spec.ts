@@ -12,7 +12,7 @@ const open = () => new ReferenceRuntime()
 const probabilities = (ranks: readonly TaskRank[]) =>
   Promise.all(
     ranks.map(async ({ trainer }) => {
-      const answer = await trainer.look('boundary', { side: 8 })
+      const answer = await trainer.query('boundary', { side: 8 })
       return [...(answer.probabilities as Float32Array)]
     }),
   )
@@ -79,13 +79,13 @@ test('alone: equal first parameters, then a replica of its own on each rank, tol
   expect(results[0].paramHash).not.toBe(results[1].paramHash)
   const [first, second] = await probabilities(ranks)
   expect(first).not.toEqual(second)
-  const told = ranks.map(({ events }) =>
+  const received = ranks.map(({ events }) =>
     events.flatMap((event) =>
       event.event === 'step' ? [event.loss] : event.event === 'evaluation' ? [event.value] : [],
     ),
   )
-  expect(told[0]).toHaveLength(results[0].steps + 1)
-  expect(told[0]).not.toEqual(told[1])
+  expect(received[0]).toHaveLength(results[0].steps + 1)
+  expect(received[0]).not.toEqual(received[1])
   close()
   expect(results.map(({ samples }) => samples)).toEqual([240, 240])
 })
@@ -111,14 +111,14 @@ test('what a person gives on one rank reaches all of them', async () => {
   const { ranks, close } = await startTask(3, { ...config, data: 'given' }, open, (rank) =>
     rank === 1 ? { given: drawn } : {},
   )
-  const looks = await Promise.all(
+  const answers = await Promise.all(
     ranks.map(async ({ trainer, until }) => {
       await until('step')
-      return trainer.look('points', undefined)
+      return trainer.query('points', undefined)
     }),
   )
-  expect((looks[0].train as Float32Array).length).toBe(64)
-  for (const other of looks) expect(other).toEqual(looks[0])
+  expect((answers[0].train as Float32Array).length).toBe(64)
+  for (const other of answers) expect(other).toEqual(answers[0])
   const results = await Promise.all(ranks.map(({ end }) => end))
   expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
   close()
@@ -192,9 +192,9 @@ test('clipNorm clips the gradients of a float16 run too, after their scale is ta
 test('held-out samples are looked at as often as asked, and told by the name of the metric', async () => {
   const { ranks, close } = await startTask(2, { ...config, evaluateEvery: 3 }, open)
   await Promise.all(ranks.map(({ end }) => end))
-  const told = ranks[1].events.flatMap((event) => (event.event === 'evaluation' ? [event] : []))
-  expect(told.map(({ step }) => step)).toEqual([3, 6, 8])
-  for (const { metric, value, accuracy } of told) {
+  const received = ranks[1].events.flatMap((event) => (event.event === 'evaluation' ? [event] : []))
+  expect(received.map(({ step }) => step)).toEqual([3, 6, 8])
+  for (const { metric, value, accuracy } of received) {
     expect(metric).toBe(playground.meta.metric.name)
     expect(value).toBe(accuracy)
   }

@@ -91,8 +91,8 @@ test('in the middle of an epoch, by the name of a file, and with fewer or more r
   for (const size of [1, 3]) {
     const other = await train(size, { epochs: 2, resume: 'latest' }, folder)
     resultsOf(other)
-    const [told] = resumedOf(other[0])
-    expect(told.differences[0]).toBe(`ranks 2, now ${size}`)
+    const [received] = resumedOf(other[0])
+    expect(received.differences[0]).toBe(`ranks 2, now ${size}`)
     const [loss] = lossesOf(other[0])
     const expected = lossesOf(whole[0])[5]
     expect(Math.abs(loss / expected - 1)).toBeLessThan(1e-5)

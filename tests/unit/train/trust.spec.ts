@@ -44,13 +44,13 @@ test('a run among strangers names a rank with wrong gradients on all ranks, and 
     const results = await Promise.all(ranks.map(({ end }) => end))
     expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
     for (const { loss } of results) expect(loss).toBeLessThan(2)
-    const told = ranks.map(({ events }) =>
+    const received = ranks.map(({ events }) =>
       events.flatMap((event) =>
         event.event === 'leftOut' ? [[event.ranks, event.notFinite]] : [],
       ),
     )
-    expect(told[0]!.length).toBeGreaterThan(5)
-    for (const own of told) expect(own).toEqual(told[0]!.map(() => [[liar], [liar]]))
+    expect(received[0]!.length).toBeGreaterThan(5)
+    for (const own of received) expect(own).toEqual(received[0]!.map(() => [[liar], [liar]]))
   } finally {
     close()
   }

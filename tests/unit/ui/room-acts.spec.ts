@@ -396,7 +396,7 @@ describe('a reset', () => {
 describe('a rank that cannot be reached', () => {
   const names = [0, 1, 2].map(nameOf)
   /** The room's word on it, and what this tab makes of it. */
-  async function told(own: number, happen: (world: RendezvousWorld, epoch: number) => unknown) {
+  async function received(own: number, happen: (world: RendezvousWorld, epoch: number) => unknown) {
     const world = new RendezvousWorld()
     for (const [rank, name] of names.entries()) {
       if (rank === 0) world.create(`t${rank}`, roomA, infoOf(name))
@@ -447,7 +447,7 @@ describe('a rank that cannot be reached', () => {
 
   it('by two others: both are named, and the maker chooses which to leave out', async () => {
     const pair = (own: number) =>
-      told(own, (world, epoch) =>
+      received(own, (world, epoch) =>
         world.say('t1', { type: 'linkDown', epoch, peerRank: 2, text: noWay(2) }),
       )
     const maker = await pair(0)
@@ -459,7 +459,7 @@ describe('a rank that cannot be reached', () => {
   })
 
   it('in time: all that were late are named', async () => {
-    const late = await told(0, async (world, epoch) => {
+    const late = await received(0, async (world, epoch) => {
       world.say('t0', { type: 'ready', epoch })
       await world.env.advance(limits.readyMs)
     })
@@ -474,7 +474,7 @@ describe('a rank that cannot be reached', () => {
     })
     expect(unreachedOf(trained)).toBeNull()
     expect(unreachedOf(ended(0, { code: 'peer.aborted', text: 'stopped by Ada.' }))).toBeNull()
-    const left = await told(0, (world) => world.say('t2', { type: 'bye' }))
+    const left = await received(0, (world) => world.say('t2', { type: 'bye' }))
     expect(unreachedOf(left)).toBeNull()
     expect(unreachedOf(inside(2))).toBeNull()
   })

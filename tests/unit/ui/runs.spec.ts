@@ -20,8 +20,8 @@ import {
   freeSlot,
   type KeptRun,
   keptRun,
-  mostPoints,
-  mostRuns,
+  maxPoints,
+  maxRuns,
   thinnedPoints,
 } from '../../../src/ui/state/kept-runs.ts'
 import {
@@ -105,15 +105,15 @@ describe('the runs of a tab', () => {
     const fewer = play(hidden, { type: 'runDeleted', id })
     expect(fewer.runs.map(({ slot }) => slot)).toEqual([1, 2])
     expect(freeSlot([1, 2])).toBe(0)
-    const looks = Array.from({ length: 36 }, (_, slot) => JSON.stringify(lookOf(slot)))
-    expect(new Set(looks).size).toBe(36)
-    const dashes = looks.slice(0, 6).map((look) => JSON.parse(look).dash.join())
+    const styles = Array.from({ length: 36 }, (_, slot) => JSON.stringify(lookOf(slot)))
+    expect(new Set(styles).size).toBe(36)
+    const dashes = styles.slice(0, 6).map((look) => JSON.parse(look).dash.join())
     expect(new Set(dashes).size).toBe(6)
   })
 
   it('old ones give way, and a few are shown at once', () => {
     let snapshot = finish(5)
-    for (let i = 1; i < mostRuns + 5; i++) {
+    for (let i = 1; i < maxRuns + 5; i++) {
       snapshot = training(2, 5, 0, {
         from: play(snapshot, {
           type: 'assigned',
@@ -129,7 +129,7 @@ describe('the runs of a tab', () => {
       })
       snapshot = play(snapshot, { type: 'finished', result: makeResult(2), bytesSent: 1 })
     }
-    expect(snapshot.runs).toHaveLength(mostRuns)
+    expect(snapshot.runs).toHaveLength(maxRuns)
     expect(snapshot.runs.filter(({ isShown }) => isShown)).toHaveLength(6)
     expect(snapshot.runs.at(-1)?.isShown).toBe(true)
   })
@@ -148,13 +148,13 @@ describe('the runs of a tab', () => {
 
   it('thinned points are the means of equal stretches, and end with the run', () => {
     let loss = emptySeries
-    for (let step = 1; step <= 2 * mostPoints + 1; step++) loss = append(loss, step, step)
+    for (let step = 1; step <= 2 * maxPoints + 1; step++) loss = append(loss, step, step)
     const trainMetric = { ...loss, ys: loss.ys.map((value) => value / 4) }
     const all = { loss, trainMetric, globalSamples: loss, seconds: loss }
     const { steps, losses, metrics } = thinnedPoints(all)
-    expect(steps.length).toBeLessThanOrEqual(mostPoints)
+    expect(steps.length).toBeLessThanOrEqual(maxPoints)
     expect([steps[0], losses[0], metrics[0]]).toEqual([3, 2, 0.5])
-    expect(steps.at(-1)).toBe(2 * mostPoints + 1)
+    expect(steps.at(-1)).toBe(2 * maxPoints + 1)
   })
 })
 
@@ -357,18 +357,18 @@ describe('loss as CSV', () => {
       }
       if (step % 5 === 0) accuracy = append(accuracy, step, step / 1e4)
     }
-    const told = (most?: number) =>
-      lossCsv([keptRun({ ...run!, accuracy, heldOutLoss: accuracy }, most)], () => 'a')
+    const received = (max?: number) =>
+      lossCsv([keptRun({ ...run!, accuracy, heldOutLoss: accuracy }, max)], () => 'a')
         .trim()
         .split('\n')
         .slice(1)
         .map((line) => line.split(','))
         .filter((cells) => cells.at(-1) !== '')
-    const whole = told(Number.POSITIVE_INFINITY)
+    const whole = received(Number.POSITIVE_INFINITY)
     expect(whole).toHaveLength(2000)
-    const thinned = told()
-    expect(thinned.length).toBeGreaterThan(mostPoints / 2)
-    expect(thinned.length).toBeLessThanOrEqual(mostPoints)
+    const thinned = received()
+    expect(thinned.length).toBeGreaterThan(maxPoints / 2)
+    expect(thinned.length).toBeLessThanOrEqual(maxPoints)
     for (const cells of [...whole, ...thinned])
       expect(Number(cells.at(-1))).toBe(Number(cells[4]) / 1e4)
     expect(thinned.at(-1)![4]).toBe('10000')

@@ -163,17 +163,21 @@ describe('saving', () => {
   })
 
   it('that cannot be done as the run goes on is told among the checkpoints', () => {
-    const told = play(training(3, 5), {
+    const received = play(training(3, 5), {
       type: 'event',
       event: { event: 'unsaved', step: 5, code: '', text: 'the disk is full.', rank: 0 },
       atMs: 0,
     })
-    expect(told.checkpointNote).toEqual({
+    expect(received.checkpointNote).toEqual({
       text: 'Saving this run failed, and will be tried again: the disk is full.',
       isError: true,
     })
     const file = { step: 9, name: 'step-9.safetensors', isBest: false, rank: 0 }
-    const saved = play(told, { type: 'event', event: { event: 'checkpoint', ...file }, atMs: 0 })
+    const saved = play(received, {
+      type: 'event',
+      event: { event: 'checkpoint', ...file },
+      atMs: 0,
+    })
     expect(saved.checkpointNote).toBeNull()
   })
 })

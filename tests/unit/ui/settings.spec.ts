@@ -4,7 +4,7 @@ import { wrongVariants } from '../../../src/kernels/named-variants.ts'
 import { experimentLink, inviteLink } from '../../../src/ui/experiment/experiment-link.ts'
 import * as addresses from '../../../src/ui/settings/address-notes.ts'
 import { ranksOf } from '../../../src/ui/settings/draft.ts'
-import { mostRanks, settings } from '../../../src/ui/settings/list.ts'
+import { maxRanks, settings } from '../../../src/ui/settings/list.ts'
 import { checkedDraft } from '../../../src/ui/state/room-facts.ts'
 import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
 import { inside, makeResult, makeSnapshot, play, training } from '../../support/page-states.ts'
@@ -41,7 +41,7 @@ describe('ranks in one tab', () => {
   ])('%j is an error, and counts as one', (ranks, instead) => {
     const draft = { ...defaultDraft, ranks }
     expect(ranksOf(draft)).toBe(1)
-    expect(checkDraft(draft).errors.ranks).toBe(`Enter 1 to ${mostRanks}${instead}`)
+    expect(checkDraft(draft).errors.ranks).toBe(`Enter 1 to ${maxRanks}${instead}`)
   })
 })
 

@@ -175,11 +175,11 @@ describe('a run', () => {
   })
 
   it('counts the samples of a step against those of a rank, with the ranks of the run', () => {
-    const told = (ranks: number) => stepSamples(training(ranks, 1))
-    expect(told(1)).toEqual({ total: 64, words: 'one rank' })
-    expect(told(4)).toEqual({ total: 64, words: '4 ranks × 16' })
-    expect(told(3)).toEqual({ total: 64, words: '3 ranks: 22 + 2\u00a0×\u00a021' })
-    expect(told(5)).toEqual({ total: 64, words: '5 ranks: 4\u00a0×\u00a013 + 12' })
+    const received = (ranks: number) => stepSamples(training(ranks, 1))
+    expect(received(1)).toEqual({ total: 64, words: 'one rank' })
+    expect(received(4)).toEqual({ total: 64, words: '4 ranks × 16' })
+    expect(received(3)).toEqual({ total: 64, words: '3 ranks: 22 + 2\u00a0×\u00a021' })
+    expect(received(5)).toEqual({ total: 64, words: '5 ranks: 4\u00a0×\u00a013 + 12' })
     const snapshot = training(4, 1)
     const run = { ...snapshot.run!, config: { ...snapshot.run!.config!, parallel: 'pp=2' } }
     expect(stepSamples({ ...snapshot, run })).toEqual({
@@ -195,7 +195,7 @@ describe('a run', () => {
   it('counts the samples of whole virtual workers for each rank of an exact run', () => {
     const shares = (worldSize: number, fullestStep = 0, virtualWorkers = 8) => {
       const config = parseTrainConfig({ exact: true, virtualWorkers })
-      return sharesOf({ config, worldSize, fullestStep, dealt: null })
+      return sharesOf({ config, worldSize, fullestStep, assigned: null })
     }
     expect(shares(3)).toEqual([16, 24, 24])
     // Of the last virtual worker 4 rows count, and 1.
@@ -223,21 +223,25 @@ describe('a run', () => {
   })
 
   it('counts the shares that ranks were dealt, until the run has other ranks', () => {
-    const event = { event: 'dealt', step: 2, samples: [40, 24, 0], rank: 0 } as const
-    const dealt = play(training(3, 2), { type: 'event', event, atMs: 0 })
-    expect(stepSamples(dealt)).toEqual({ total: 64, words: '3 ranks: 40 + 24 + 0' })
-    const members = dealt.run!.members.slice(0, 2)
+    const event = { event: 'assigned', step: 2, samples: [40, 24, 0], rank: 0 } as const
+    const assigned = play(training(3, 2), { type: 'event', event, atMs: 0 })
+    expect(stepSamples(assigned)).toEqual({ total: 64, words: '3 ranks: 40 + 24 + 0' })
+    const members = assigned.run!.members.slice(0, 2)
     const assignment = { epoch: 2, rank: 0, worldSize: 2, members, links: [] }
-    const { run } = play(dealt, { type: 'regrouped', assignment })
+    const { run } = play(assigned, { type: 'regrouped', assignment })
     expect(sharesOf(run!)).toEqual([32, 32])
   })
 
   it('counts the shares with which a group begins', () => {
-    const told = [40, 24, 0].map((samples, rank) => ({ id: `${rank}`, name: `t${rank}`, samples }))
+    const received = [40, 24, 0].map((samples, rank) => ({
+      id: `${rank}`,
+      name: `t${rank}`,
+      samples,
+    }))
     const proof = { samples: 'a', parameters: 'b', results: 'c' }
-    const event = { event: 'group', step: 2, members: told, proof, rank: 0 } as const
-    const dealt = play(training(3, 2), { type: 'event', event, atMs: 0 })
-    expect(sharesOf(dealt.run!)).toEqual([40, 24, 0])
+    const event = { event: 'group', step: 2, members: received, proof, rank: 0 } as const
+    const assigned = play(training(3, 2), { type: 'event', event, atMs: 0 })
+    expect(sharesOf(assigned.run!)).toEqual([40, 24, 0])
   })
 
   it('counts what steps really take where the data is smaller than the batch', () => {
@@ -396,12 +400,15 @@ describe('a run', () => {
     const found = { event: 'unlike', step: 50, ranks: [1], text, isLasting: true, rank: 0 } as const
     const hear = (...events: RunEvent[]) =>
       play(training(3, 60), ...events.map((event) => ({ type: 'event', atMs: 2, event }) as const))
-    const told = hear(found)
-    const { name } = told.run!.members[1]
+    const received = hear(found)
+    const { name } = received.run!.members[1]
     const words = `All tabs hold the same weights, but since step 50 not those of a run without ${name}.`
-    expect(statusOf(told).text).toContain(words)
-    expect(statusOf(told).more).toEqual({ summary: 'What differs', text: `after step 50: ${text}` })
-    expect(told.run!.log.unlike).toEqual([{ step: 50, text, isLasting: true }])
+    expect(statusOf(received).text).toContain(words)
+    expect(statusOf(received).more).toEqual({
+      summary: 'What differs',
+      text: `after step 50: ${text}`,
+    })
+    expect(received.run!.log.unlike).toEqual([{ step: 50, text, isLasting: true }])
     expect(statusOf(hear({ ...found, ranks: [] })).text).toContain('of a run in other tabs.')
     const mended = hear(
       { event: 'regrouped', step: 50, worldSize: 3, rank: 0 },
@@ -570,8 +577,8 @@ describe('a run', () => {
     const decided = play(lost, { type: 'regrouped', assignment })
     for (const snapshot of [lost, decided])
       expect(statusOf(snapshot).text).toContain(`Rank 2 (${members[2].name}) was lost.`)
-    const told = { event: 'regrouped', step: 10, worldSize, rank: 0 } as const
-    const { text: said } = statusOf(play(decided, event(told)))
+    const received = { event: 'regrouped', step: 10, worldSize, rank: 0 } as const
+    const { text: said } = statusOf(play(decided, event(received)))
     expect(said).toContain(`${members[2].name} left: the run continued from step 10.`)
     expect(said).not.toContain('No answer')
   })
@@ -681,15 +688,15 @@ describe('a run', () => {
   })
 
   it('is stopped by any tab when that waits for a person', () => {
-    const told = (missing: readonly string[] | null) =>
+    const received = (missing: readonly string[] | null) =>
       ({
         type: 'event',
         event: { event: 'undecided', missing, hadMore: false, step: 8, rank: 2 },
         atMs: 0,
       }) as const
-    const waiting = play(training(3, 10, 2), told([`${makeMember(0).id}.1`]))
+    const waiting = play(training(3, 10, 2), received([`${makeMember(0).id}.1`]))
     expect([isInCharge(waiting), canStop(waiting)]).toEqual([false, true])
-    expect(canStop(play(waiting, told(null)))).toBe(false)
+    expect(canStop(play(waiting, received(null)))).toBe(false)
   })
 
   it('says who stopped it when the server is gone, too', () => {
@@ -752,10 +759,10 @@ describe('a run', () => {
       { type: 'failed', code: 'peer.aborted', text },
       { type: 'lobby', lobby, ownId: makeMember(0).id },
     )
-    const told = statusOf(back)
-    expect(told).toMatchObject({ tone: 'idle', title })
-    expect(told.text).toContain(what)
-    expect(told.text).toContain(' This tab was away, and has the weights after step 10.')
+    const received = statusOf(back)
+    expect(received).toMatchObject({ tone: 'idle', title })
+    expect(received.text).toContain(what)
+    expect(received.text).toContain(' This tab was away, and has the weights after step 10.')
   })
 
   it('goes on without the server', () => {
@@ -775,7 +782,7 @@ describe('every state', () => {
 })
 
 describe('one step in a pause', () => {
-  const told = (event: 'paused' | 'continued', step: number) =>
+  const received = (event: 'paused' | 'continued', step: number) =>
     ({
       type: 'event',
       atMs: 0,
@@ -784,20 +791,20 @@ describe('one step in a pause', () => {
           ? { event, step, by: [0], rank: 0 }
           : { event, step, pausedMs: 9, rank: 0 },
     }) as const
-  const paused = play(training(3, 260), told('paused', 260))
+  const paused = play(training(3, 260), received('paused', 260))
   const stepping = play(paused, { type: 'stepping', isStepping: true })
 
   it('stays a pause to the eye, until the next one begins', () => {
-    const between = play(stepping, told('continued', 260))
+    const between = play(stepping, received('continued', 260))
     expect(between.run).toMatchObject({ paused: { step: 260 }, isStepping: true })
-    expect(play(between, told('paused', 261)).run).toMatchObject({
+    expect(play(between, received('paused', 261)).run).toMatchObject({
       paused: { step: 261 },
       isStepping: false,
     })
   })
 
   it('who goes on meanwhile sees the run go on', () => {
-    const between = play(stepping, told('continued', 260))
+    const between = play(stepping, received('continued', 260))
     const on = play(between, { type: 'stepping', isStepping: false })
     expect(on.run).toMatchObject({ paused: null, isStepping: false })
   })

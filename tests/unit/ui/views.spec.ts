@@ -25,7 +25,7 @@ import { GpuError } from '../../../src/util/errors.ts'
 import { makeLobby, makeSnapshot, training } from '../../support/page-states.ts'
 
 /** The lobby with other round trips. */
-function measuredAnew({ lobby, ownId }: Snapshot, us: number): Action {
+function measuredAgain({ lobby, ownId }: Snapshot, us: number): Action {
   const members = lobby!.members.map((member) => ({
     ...member,
     measured: { linkUs: [us, us] as [number, number] },
@@ -364,13 +364,13 @@ describe('the store', () => {
   })
 
   it.each([
-    { machine: 'a fast', costMs: 0.5, least: 13, most: 15 },
-    { machine: 'a usual', costMs: 4, least: 2.9, most: 3.6 },
-    { machine: 'a slow', costMs: 11, least: 0.9, most: 1.4 },
-    { machine: 'a very slow', costMs: 60, least: 0.4, most: 0.7 },
+    { machine: 'a fast', costMs: 0.5, min: 13, max: 15 },
+    { machine: 'a usual', costMs: 4, min: 2.9, max: 3.6 },
+    { machine: 'a slow', costMs: 11, min: 0.9, max: 1.4 },
+    { machine: 'a very slow', costMs: 60, min: 0.4, max: 0.7 },
   ])(
     'draws steps and tests of a run as often as $machine machine can afford, and what a person does at once',
-    ({ costMs, least, most }) => {
+    ({ costMs, min, max }) => {
       const { state, surface, run } = virtualSurface(costMs)
       const drawn: { atMs: number; step: number; name: string }[] = []
       const store = new Store(training(1, 1), surface, ({ run: now, name }) =>
@@ -408,13 +408,13 @@ describe('the store', () => {
             store.dispatch({ type: 'event', atMs: step, event: test })
         }
         // Round trips are measured again and again.
-        if (step % 100 === 0) store.dispatch(measuredAnew(store.snapshot, step))
+        if (step % 100 === 0) store.dispatch(measuredAgain(store.snapshot, step))
         if (step === 9500) store.dispatch({ type: 'named', name: 'renamed' })
       }
       run(state.now + 4000)
       const settled = drawn.filter(({ atMs }) => atMs > 2000 && atMs <= 9400)
-      expect(settled.length / 7.4).toBeGreaterThanOrEqual(least)
-      expect(settled.length / 7.4).toBeLessThanOrEqual(most)
+      expect(settled.length / 7.4).toBeGreaterThanOrEqual(min)
+      expect(settled.length / 7.4).toBeLessThanOrEqual(max)
       expect(drawn.find(({ name }) => name === 'renamed')!.atMs - 9500).toBeLessThan(80)
       expect(drawn.at(-1)!.step).toBe(10_000)
     },
@@ -439,17 +439,17 @@ describe('the store', () => {
     const before = training(3, 1)
     const lobby = before.lobby!
     const [first, ...rest] = lobby.members
-    const told = (members: readonly LobbyMember[], from = before) =>
+    const received = (members: readonly LobbyMember[], from = before) =>
       isProgressOnly(
         { type: 'lobby', lobby: { ...lobby, members: [...members] }, ownId: null },
         from,
       )
-    expect(isProgressOnly(measuredAnew(before, 7), before)).toBe(true)
-    expect(told([{ ...first, hidden: !first.hidden }, ...rest])).toBe(false)
-    expect(told([first])).toBe(false)
-    expect(told([...lobby.members, { ...first, id: 'z'.repeat(first.id.length) }])).toBe(false)
+    expect(isProgressOnly(measuredAgain(before, 7), before)).toBe(true)
+    expect(received([{ ...first, hidden: !first.hidden }, ...rest])).toBe(false)
+    expect(received([first])).toBe(false)
+    expect(received([...lobby.members, { ...first, id: 'z'.repeat(first.id.length) }])).toBe(false)
     const alone = { ...before, run: null }
-    expect(isProgressOnly(measuredAnew(alone, 7), alone)).toBe(false)
+    expect(isProgressOnly(measuredAgain(alone, 7), alone)).toBe(false)
   })
 
   it('tells who waits for the next picture when it is drawn, with what is drawn anyway', async () => {
@@ -458,20 +458,20 @@ describe('the store', () => {
     const store = new Store(makeSnapshot(), surface, () => count++)
     run(100)
     expect(count).toBe(1)
-    const told: number[] = []
-    void store.nextDraw().then(() => told.push(count))
-    void store.nextDraw().then(() => told.push(count))
+    const received: number[] = []
+    void store.nextDraw().then(() => received.push(count))
+    void store.nextDraw().then(() => received.push(count))
     await Promise.resolve()
-    expect(told).toEqual([])
+    expect(received).toEqual([])
     store.dispatch({ type: 'named', name: 'another' })
     run(1000)
     await Promise.resolve()
-    expect(told).toEqual([2, 2])
+    expect(received).toEqual([2, 2])
     // And where nothing else is drawn, one picture is.
-    void store.nextDraw().then(() => told.push(count))
+    void store.nextDraw().then(() => received.push(count))
     run(2000)
     await Promise.resolve()
-    expect(told).toEqual([2, 2, 3])
+    expect(received).toEqual([2, 2, 3])
   })
 
   it('draws nothing while hidden, and catches up', () => {

@@ -76,10 +76,10 @@ test('a stack is told with those of its causes', () => {
 test.each([
   ['load', 'TypeError: load\nload@file.js:1:1'],
   ['', 'TypeError\nload@file.js:1:1'],
-])('a stack of Firefox gets the words that it lacks: "%s"', (message, told) => {
+])('a stack of Firefox gets the words that it lacks: "%s"', (message, received) => {
   const error = new TypeError(message)
   error.stack = 'load@file.js:1:1'
-  expect(stackOf(error)).toBe(told)
+  expect(stackOf(error)).toBe(received)
 })
 
 test('a stack of Chromium is told as it is when the error has no words', () => {

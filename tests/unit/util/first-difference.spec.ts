@@ -5,15 +5,18 @@ import { firstDifference } from '../../../src/util/first-difference.ts'
 test('an error shows short texts that differ whole, with the ranks that have each', () => {
   expect(firstDifference([['a', 'b'], ['a', 'c'], ['a']], 'none')).toEqual({
     at: 1,
-    told: 'b on rank 0, c on rank 1, none on rank 2',
+    text: 'b on rank 0, c on rank 1, none on rank 2',
   })
 })
 
 test('an error shows long texts around the first place where they differ', () => {
   const text = (middle: string) => `${'a'.repeat(5e6)}lr ${middle} ${'b'.repeat(5e6)}`
-  const { told } = firstDifference([[text('0.1')], [text('0.2')], [text('0.2')]], 'none')!
-  expect(told).toMatch(/^…a+lr 0\.1 b+… on rank 0, …a+lr 0\.2 b+… on ranks 1 and 2$/)
-  expect(told.length).toBeLessThan(200)
+  const { text: difference } = firstDifference(
+    [[text('0.1')], [text('0.2')], [text('0.2')]],
+    'none',
+  )!
+  expect(difference).toMatch(/^…a+lr 0\.1 b+… on rank 0, …a+lr 0\.2 b+… on ranks 1 and 2$/)
+  expect(difference.length).toBeLessThan(200)
 })
 
 test.each([

@@ -13,8 +13,8 @@ async function load(search: string): Promise<Switches> {
   return import('../../../src/util/switches.ts')
 }
 
-const told = vi.spyOn(console, 'info').mockImplementation(() => undefined)
-beforeEach(() => told.mockClear())
+const received = vi.spyOn(console, 'info').mockImplementation(() => undefined)
+beforeEach(() => received.mockClear())
 afterEach(() => {
   vi.unstubAllGlobals()
   vi.unstubAllEnvs()
@@ -27,7 +27,7 @@ test('without anything given, defaults hold and nothing is told', async () => {
     false,
     {},
   ])
-  expect(told).not.toHaveBeenCalled()
+  expect(received).not.toHaveBeenCalled()
 })
 
 test('code goes before the address, that before the launcher, and the winner is told once', async () => {
@@ -37,17 +37,17 @@ test('code goes before the address, that before the launcher, and the winner is 
   expect(launched.switchValue('debug')).toBe(1)
   expect(launched.switchValue('variant')).toEqual({ matmul: 'naive', softmax: 'lanes' })
 
-  told.mockClear()
+  received.mockClear()
   const page = await load('?debug=2&naive')
   expect([page.switchValue('debug'), page.switchValue('naive')]).toEqual([2, true])
-  expect(told.mock.calls).toEqual([
+  expect(received.mock.calls).toEqual([
     [
       'tabring switches: debug=2 (page parameter over 1 of launcher), naive= (page parameter), variant=matmul:naive,softmax:lanes (launcher)',
     ],
   ])
   page.setSwitches({ debug: 0 })
   expect(page.switchValue('debug')).toBe(0)
-  expect(told).toHaveBeenCalledTimes(1)
+  expect(received).toHaveBeenCalledTimes(1)
 })
 
 test.each([
@@ -67,9 +67,9 @@ test.each([
   [64_000_000, 64_000_001, '64.01MB of 64MB'],
   [2 ** 20, 0, '0MiB of 1MiB'],
   [4099, 17, '17B of 4099B'],
-])('inUnitsOf a cap of %i writes %i bytes in its units', (cap, bytes, told) => {
+])('inUnitsOf a cap of %i writes %i bytes in its units', (cap, bytes, received) => {
   const write = inUnitsOf(cap)
-  expect(`${write(bytes)} of ${write(cap)}`).toBe(told)
+  expect(`${write(bytes)} of ${write(cap)}`).toBe(received)
 })
 
 test.each(['64M', '-1', '0', 'much'])('memoryCap=%s is refused', async (text) => {
@@ -90,7 +90,7 @@ test('a worker takes over what its page was given', async () => {
   worker.takeSwitches(given)
   expect(worker.switchValue('debug')).toBe(4)
   expect(worker.switchValue('variant')).toEqual({ matmul: 'direct-8x8' })
-  expect(told).not.toHaveBeenCalled()
+  expect(received).not.toHaveBeenCalled()
 })
 
 test('an address keeps its switches; the invitation those that change the numbers', async () => {

@@ -188,7 +188,7 @@ test.each([
       [x, new Float32Array(4000)],
       groupsFor(4000),
     )
-    const worst = y.reduce((most, got, i) => Math.max(most, ulps(got, exact(x[i]))), 0)
+    const worst = y.reduce((max, got, i) => Math.max(max, ulps(got, exact(x[i]))), 0)
     expect(worst).toBeLessThanOrEqual(2)
   },
 )
@@ -201,7 +201,7 @@ test('compileKernel computes powers within 1 unit of the last place, and their e
     groupsFor(4000),
   )
   const exponent = (i: number) => Math.fround(Math.fround((i % 41) / 7) - 3)
-  const worst = y.reduce((most, got, i) => Math.max(most, ulps(got, x[i] ** exponent(i))), 0)
+  const worst = y.reduce((max, got, i) => Math.max(max, ulps(got, x[i] ** exponent(i))), 0)
   expect(worst).toBeLessThanOrEqual(1)
   const edges = [0, Number.POSITIVE_INFINITY, 1, Number.NaN, -1]
   const [, z] = runKernel(

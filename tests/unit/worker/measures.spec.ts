@@ -7,11 +7,11 @@ import { Measures, type MeasuresOptions } from '../../../src/worker/page/measure
 
 function measuring(given: Partial<MeasuresOptions> = {}) {
   const env = new VirtualEnv(3)
-  const told: { atMs: number; measured: Measured }[] = []
+  const received: { atMs: number; measured: Measured }[] = []
   const calls = { speed: 0, server: 0, links: 0 }
   const measures = new Measures({
     env,
-    tell: (measured) => told.push({ atMs: env.now(), measured }),
+    tell: (measured) => received.push({ atMs: env.now(), measured }),
     speed: async () => {
       calls.speed++
       return 15.9
@@ -26,69 +26,69 @@ function measuring(given: Partial<MeasuresOptions> = {}) {
     },
     ...given,
   })
-  return { env, told, calls, measures }
+  return { env, received, calls, measures }
 }
 
 describe('what a member measures of itself', () => {
   it('its round trip to the server at once, its device once the room is quiet, and neither told again without news', async () => {
-    const { env, told, calls, measures } = measuring()
+    const { env, received, calls, measures } = measuring()
     measures.begin()
     for (let member = 0; member < 8; member++) {
       measures.roomIs(`lobby ${member}`)
       await env.advance(500)
     }
     expect(calls.speed).toBe(0)
-    expect(told.map(({ measured }) => measured)).toEqual([{ serverUs: 400 }])
+    expect(received.map(({ measured }) => measured)).toEqual([{ serverUs: 400 }])
     await env.advance(5_000)
-    expect(told.at(-1)!.measured).toEqual({ serverUs: 400, megaflops: 15_900 })
+    expect(received.at(-1)!.measured).toEqual({ serverUs: 400, megaflops: 15_900 })
     await env.advance(600_000)
     expect(calls.speed).toBe(1)
     expect(calls.server).toBeGreaterThan(60)
-    expect(told).toHaveLength(2)
+    expect(received).toHaveLength(2)
   })
 
   it('its device again when the room has been quiet anew, three times at most; the most counts', async () => {
     const found = [2, 9, 5, 100]
-    const { env, told, measures } = measuring({ speed: async () => found.shift()! })
+    const { env, received, measures } = measuring({ speed: async () => found.shift()! })
     measures.begin()
-    for (const most of [2_000, 9_000, 9_000, 9_000, 9_000]) {
+    for (const max of [2_000, 9_000, 9_000, 9_000, 9_000]) {
       await env.advance(10_000)
-      expect(told.at(-1)!.measured.megaflops).toBe(most)
+      expect(received.at(-1)!.measured.megaflops).toBe(max)
       measures.roomIs(`lobby ${env.now()}`)
     }
     expect(found).toEqual([100])
   })
 
   it('in a run its links, never its device; behind it neither is of the past', async () => {
-    const { env, told, calls, measures } = measuring()
+    const { env, received, calls, measures } = measuring()
     measures.begin()
     await env.advance(100)
     measures.runBegan()
     const server = calls.server
     await env.advance(10_000)
     expect(calls).toEqual({ speed: 0, server, links: 4 })
-    expect(told.at(-1)!.measured).toEqual({ serverUs: 400, linkUs: [300, 800] })
+    expect(received.at(-1)!.measured).toEqual({ serverUs: 400, linkUs: [300, 800] })
     measures.runEnded()
     await env.advance(10_000)
-    expect(told.at(-1)!.measured).toEqual({ serverUs: 400, megaflops: 15_900 })
+    expect(received.at(-1)!.measured).toEqual({ serverUs: 400, megaflops: 15_900 })
   })
 
   it('the way to the next member, of which a run knows nothing', async () => {
-    const { env, told, measures } = measuring()
+    const { env, received, measures } = measuring()
     const id = 'ab'.repeat(8)
-    const last = () => told.at(-1)!.measured.toNext
+    const last = () => received.at(-1)!.measured.toNext
     measures.begin()
     await env.advance(10_000)
     measures.nextIs({ id, us: 8_000 })
     await env.advance(3_000)
     expect(last()).toEqual({ id, us: 8_000 })
     // Neither a little more is news, nor what was known.
-    const count = told.length
+    const count = received.length
     for (const us of [8_100, 9_500]) {
       measures.nextIs({ id, us })
       await env.advance(3_000)
     }
-    expect(told).toHaveLength(count)
+    expect(received).toHaveLength(count)
     for (const toNext of [{ id, us: null }, { id: 'cd'.repeat(8), us: null }, undefined]) {
       measures.nextIs(toNext)
       await env.advance(3_000)
@@ -98,13 +98,13 @@ describe('what a member measures of itself', () => {
     measures.runBegan()
     measures.nextIs({ id, us: 7 })
     await env.advance(5_000)
-    expect(told.at(-1)!.measured).toMatchObject({ linkUs: [300, 800] })
+    expect(received.at(-1)!.measured).toMatchObject({ linkUs: [300, 800] })
     expect(last()).toBeUndefined()
   })
 
   it('a device that a run took first is measured behind the run', async () => {
     let isBusy = true
-    const { env, told, measures } = measuring({
+    const { env, received, measures } = measuring({
       speed: async () => {
         measures.runBegan()
         return isBusy ? null : 2
@@ -115,12 +115,12 @@ describe('what a member measures of itself', () => {
     isBusy = false
     measures.runEnded()
     await env.advance(5_000)
-    expect(told.at(-1)!.measured.megaflops).toBe(2_000)
+    expect(received.at(-1)!.measured.megaflops).toBe(2_000)
   })
 
   it('tells at most every two seconds, the newest, and nothing once it is over', async () => {
     let ms = 1
-    const { env, told, measures } = measuring({
+    const { env, received, measures } = measuring({
       linkRoundTrips: async () => {
         ms *= 2
         return [ms]
@@ -131,21 +131,21 @@ describe('what a member measures of itself', () => {
       measures.runBegan()
       await env.advance(200)
     }
-    expect(told.length).toBeLessThanOrEqual(3)
+    expect(received.length).toBeLessThanOrEqual(3)
     await env.advance(10_000)
-    for (const [i, { atMs }] of told.slice(1).entries())
-      expect(atMs - told[i]!.atMs).toBeGreaterThanOrEqual(2_000)
-    expect(told.at(-1)!.measured.linkUs?.[0]).toBe(Math.min(6e7, 1000 * ms))
+    for (const [i, { atMs }] of received.slice(1).entries())
+      expect(atMs - received[i]!.atMs).toBeGreaterThanOrEqual(2_000)
+    expect(received.at(-1)!.measured.linkUs?.[0]).toBe(Math.min(6e7, 1000 * ms))
     measures.end()
-    const count = told.length
+    const count = received.length
     await env.advance(60_000)
-    expect(told).toHaveLength(count)
+    expect(received).toHaveLength(count)
     expect(env.timers).toBe(0)
   })
 
   it('a question that fails, or an answer that comes in another run, changes nothing', async () => {
     let answer!: (ms: number[]) => void
-    const { env, told, measures } = measuring({
+    const { env, received, measures } = measuring({
       speed: () => Promise.reject(new Error('lost')),
       linkRoundTrips: () =>
         new Promise((resolve) => {
@@ -159,6 +159,6 @@ describe('what a member measures of itself', () => {
     measures.runEnded()
     answer([7])
     await env.advance(30_000)
-    expect(told.map(({ measured }) => measured)).toEqual([{ serverUs: 400 }])
+    expect(received.map(({ measured }) => measured)).toEqual([{ serverUs: 400 }])
   })
 })

@@ -43,7 +43,7 @@ it('start works after one that was refused because the server was lost', async (
   expect(refused).toEqual([expect.stringContaining('has lost the server')])
   world.isInside = true
   member.start({})
-  expect(world.told).toEqual([['start', true]])
+  expect(world.received).toEqual([['start', true]])
 })
 
 it.each([
@@ -54,7 +54,7 @@ it.each([
   await member.join({} as AdapterFacts)
   world.lobby = { members: Array.from({ length: count }, () => ({})) }
   member.start(input)
-  expect(world.told).toEqual([['start', isElastic]])
+  expect(world.received).toEqual([['start', isElastic]])
 })
 
 it('newcomers that are linked are admitted, by the lives that they begin', async () => {
@@ -71,7 +71,7 @@ it('a new roster reaches the server, and the page with the names', async () => {
   world.hear('assign', { ...assignment(2, 3), joining: 1 })
   world.hear('start', { epoch: 2, settings })
   world.work({ event: 'roster', ballot: 70_000, members: ['0.1', '2.2'], rank: 0 })
-  expect(world.told).toEqual([['ranks', key, 70_000, ['0', '2']]])
+  expect(world.received).toEqual([['ranks', key, 70_000, ['0', '2']]])
   expect(regrouped).toMatchObject([
     { rank: 0, worldSize: 2, members: [{ name: 't0' }, { name: 't2' }], links: [{ peerRank: 1 }] },
   ])
@@ -99,7 +99,7 @@ it('a member that has left is dead for sure, one whose connection has ended is a
 it('a run that ends well tells the room what it has come to', async () => {
   await running(2)
   world.finish({ value: 0.9, seconds: 6 })
-  await vi.waitFor(() => expect(world.told).toEqual([['done', 1, { value: 0.9, seconds: 6 }]]))
+  await vi.waitFor(() => expect(world.received).toEqual([['done', 1, { value: 0.9, seconds: 6 }]]))
 })
 
 it('a tab that comes back after the others have finished hears that the run has ended', async () => {
@@ -178,8 +178,8 @@ it.each([
     world.fail(leftOutError(code, 'it has failed', leftOut))
     await vi.waitFor(() => expect(ends).toHaveLength(1))
     world.hear('back', { isSame: true })
-    expect(world.told.filter(([what]) => what === 'out')).toHaveLength(times)
-    expect(world.told.filter(([what]) => what === 'abort')).toEqual([])
+    expect(world.received.filter(([what]) => what === 'out')).toHaveLength(times)
+    expect(world.received.filter(([what]) => what === 'abort')).toEqual([])
   },
 )
 
@@ -187,7 +187,7 @@ it('asks the server which half came first, and answers at once where it is away'
   await running(2)
   const lives = ['0.1', '1.1']
   world.work({ event: 'half', ballot: 1, alive: lives, lives: ['0.1'], rank: 0 })
-  expect(world.told).toEqual([['half', key, 1, lives, ['0.1']]])
+  expect(world.received).toEqual([['half', key, 1, lives, ['0.1']]])
   for (const of of [other, key]) world.hear('half', { key: of, ballot: 1, first: ['0.1'] })
   expect(world.asked).toEqual([['firstHalf', 1, ['0.1']]])
   world.isInside = false
@@ -199,10 +199,10 @@ it('a rank that the others continue without asks the server to come in again, as
   await running(2)
   world.fail(leftOutError('peer.lost', 'the others continue'))
   await new Promise(setImmediate)
-  expect(world.told).toEqual([['out', key]])
+  expect(world.received).toEqual([['out', key]])
   world.hear('assign', { ...assignment(3, 2), joining: 1 })
   world.hear('start', { epoch: 3, settings })
-  expect(world.membership?.crew).toMatchObject({
+  expect(world.membership?.elastic).toMatchObject({
     self: '0.3',
     ids: [null, '1.3'],
     former: { id: '0.1', entered: 1 },
@@ -216,7 +216,7 @@ it('a rank signs with the key that the room has named: the name of its life has 
   const [own, ...others] = first.members
   world.hear('assign', { ...first, members: [{ ...own!, keyHash }, ...others] })
   world.hear('start', { epoch: 1, settings })
-  const { self, key: run, keys } = world.membership!.crew!
+  const { self, key: run, keys } = world.membership!.elastic!
   expect(self).toBe(`0.1.${keyHash}`)
   const signed = await new LifeSigner(keys, run).sign('text')
   expect(await new LifeSigner(keys, key).verify(self, 'text', signed)).toBe(true)
@@ -238,7 +238,10 @@ it('a rank that was left out and cannot be linked yet waits for other links, and
   world.linked = Promise.resolve()
   world.hear('assign', { ...assignment(5, 2), joining: 1 })
   world.hear('start', { epoch: 5, settings })
-  expect(world.membership?.crew).toMatchObject({ self: '0.5', former: { id: '0.1', entered: 1 } })
+  expect(world.membership?.elastic).toMatchObject({
+    self: '0.5',
+    former: { id: '0.1', entered: 1 },
+  })
 })
 
 describe('a run of which the host removes a rank', () => {
@@ -285,7 +288,7 @@ describe('a run of which the host removes a rank', () => {
     await running(2)
     world.hear('lost', new SignalError('removed', 'removed by Ada', 'Ada'))
     expect(world.asked).toEqual([['abort', 'signaling: removed: removed by Ada', true]])
-    expect(world.told).toEqual([])
+    expect(world.received).toEqual([])
   })
 })
 
@@ -296,9 +299,9 @@ it('a newcomer that got the state too slowly asks to come in again a minute late
     world.fail(leftOutError('peer.timeout', 'the kept state: too slow'))
     await new Promise(setImmediate)
     vi.advanceTimersByTime(59_999)
-    expect(world.told).toEqual([])
+    expect(world.received).toEqual([])
     vi.advanceTimersByTime(1)
-    expect(world.told).toEqual([['out', key]])
+    expect(world.received).toEqual([['out', key]])
   } finally {
     vi.useRealTimers()
   }
@@ -315,7 +318,7 @@ describe('another run of the same number', () => {
     expect(world.asked).toEqual([['abort', 'Another run has started.', true]])
     expect(ends).toMatchObject([{ ok: false, error: { message: 'Another run has started.' } }])
     expect(world.membership).toMatchObject({ epoch: 5, rank: 1, joins: true })
-    expect(world.membership?.crew).toMatchObject({ self: '1.5', ids: [null, '1.5', '2.5'] })
+    expect(world.membership?.elastic).toMatchObject({ self: '1.5', ids: [null, '1.5', '2.5'] })
   })
 
   it('takes this tab once the own one has ended well, and has no life of it', async () => {
@@ -329,12 +332,12 @@ describe('another run of the same number', () => {
     }
     world.finish()
     await new Promise(setImmediate)
-    expect(world.told).toEqual([['done', 1, undefined]])
+    expect(world.received).toEqual([['done', 1, undefined]])
     expect(ends).toMatchObject([{ ok: true, rank: 0, worldSize: 2 }])
     world.hear('assign', joining)
     world.hear('start', { epoch: 5, settings })
     expect(world.asked).toEqual([['leave']])
-    expect(world.membership?.crew).toMatchObject({ self: '1.5', former: null })
+    expect(world.membership?.elastic).toMatchObject({ self: '1.5', former: null })
   })
 
   it('takes this tab once it was left out of the own one, and has no life of it', async () => {
@@ -343,7 +346,7 @@ describe('another run of the same number', () => {
     await new Promise(setImmediate)
     world.hear('assign', joining)
     world.hear('start', { epoch: 5, settings })
-    expect(world.membership?.crew).toMatchObject({ self: '1.5', former: null })
+    expect(world.membership?.elastic).toMatchObject({ self: '1.5', former: null })
   })
 })
 
@@ -356,15 +359,15 @@ it('says again that it is done where its connection was away when it said so, un
   world.hear('away', new PeerError('signal.lost', 'the connection ended'))
   await new Promise(setImmediate)
   expect(ends).toMatchObject([{ ok: true }])
-  world.told = []
+  world.received = []
   world.isInside = true
   world.hear('back', { isSame: true })
-  expect(world.told).toEqual([['done', 1, undefined]])
+  expect(world.received).toEqual([['done', 1, undefined]])
   world.hear('assign', { ...assignment(5, 2), run: 5, key: other })
   world.hear('start', { epoch: 5, settings })
-  world.told = []
+  world.received = []
   world.hear('back', { isSame: true })
-  expect(world.told).toEqual([['ranks', other, 5, ['0', '1']]])
+  expect(world.received).toEqual([['ranks', other, 5, ['0', '1']]])
 })
 
 it('says again that it is out of a run that continues without it', async () => {
@@ -372,7 +375,7 @@ it('says again that it is out of a run that continues without it', async () => {
   world.fail(leftOutError('peer.lost', 'the others continue'))
   await new Promise(setImmediate)
   world.hear('back', { isSame: true })
-  expect(world.told).toEqual([
+  expect(world.received).toEqual([
     ['out', key],
     ['out', key],
   ])
@@ -382,9 +385,9 @@ it('says nothing of a run that failed when its connection is back', async () => 
   await running(2)
   world.fail(new TabringError('gpu.lost', 'the device was lost'))
   await new Promise(setImmediate)
-  world.told = []
+  world.received = []
   world.hear('back', { isSame: true })
-  expect(world.told).toEqual([])
+  expect(world.received).toEqual([])
 })
 
 it('says again that it is done where its connection is back before the others are', async () => {
@@ -393,7 +396,7 @@ it('says again that it is done where its connection is back before the others ar
   world.finish()
   await new Promise(setImmediate)
   world.hear('back', { isSame: true })
-  expect(world.told).toEqual([
+  expect(world.received).toEqual([
     ['done', 1, undefined],
     ['done', 1, undefined],
   ])
@@ -408,7 +411,7 @@ it('a newcomer prepares with the settings of the run, and leaves when it cannot'
   await new Promise(setImmediate)
   expect(world.asked).toEqual([['prepare', parseTrainConfig({})]])
   expect(heard).toEqual(['phase'])
-  expect(world.told).toEqual([['abort', 2, 'no data here']])
+  expect(world.received).toEqual([['abort', 2, 'no data here']])
 })
 
 it.each([
@@ -422,7 +425,7 @@ it.each([
     world.hear('assign', assignment(epoch, 2))
     if (begins) world.hear('start', { epoch, settings })
     await die()
-    expect(world.told).toEqual([['bye']])
+    expect(world.received).toEqual([['bye']])
   },
 )
 
@@ -431,7 +434,7 @@ it('a dead worker ends a run that is not elastic, with the reason', async () => 
   world.hear('assign', { ...assignment(1, 2), run: undefined, key: undefined })
   world.hear('start', { epoch: 1, settings })
   await die()
-  expect(world.told).toEqual([['abort', 1, 'crashed'], ['bye']])
+  expect(world.received).toEqual([['abort', 1, 'crashed'], ['bye']])
 })
 
 it('a run that begins with other ranks, before it has begun, ends nothing', async () => {

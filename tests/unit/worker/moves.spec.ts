@@ -18,7 +18,7 @@ describe('a tab that moves to another room', () => {
   /** In the room `from`, as its host. */
   async function inRoom(options: Partial<RoomMemberOptions> = {}): Promise<RoomMember> {
     lobbies.length = 0
-    const onLobby = (told: unknown) => lobbies.push(told)
+    const onLobby = (received: unknown) => lobbies.push(received)
     const member = newMember(undefined, { link: from, onLobby, ...options })
     await member.join({} as AdapterFacts)
     world.lobby = lobby
@@ -40,7 +40,7 @@ describe('a tab that moves to another room', () => {
   it('leaves the old one once the server has removed whom the host removes', async () => {
     const member = await inRoom()
     await member.moveWithout(['7', '8'], to)
-    expect(world.told).toEqual([['removeAndTell', ['7', '8'], { key: to.key }], ['bye']])
+    expect(world.received).toEqual([['removeAndTell', ['7', '8'], { key: to.key }], ['bye']])
     expect(world.leftRooms).toEqual([from.key])
   })
 
@@ -148,21 +148,21 @@ describe('a tab that moves to another room', () => {
     await new Promise(setImmediate)
     member.start({})
     expect(refused).toEqual([expect.stringContaining('nothing was started')])
-    expect(world.told).toEqual([])
+    expect(world.received).toEqual([])
     refuse(new SignalError('declined', 'the host declined.'))
     await expect(moving).rejects.toMatchObject({ refusal: 'declined' })
-    world.told = []
+    world.received = []
     member.start({})
-    expect(world.told).toEqual([['start', true]])
+    expect(world.received).toEqual([['start', true]])
   })
 
   it('starts nothing in the new one before the old one has been told', async () => {
     const member = await inRoom()
     world.removed = async () => member.start({})
     await member.moveWithout(['7'], to)
-    expect(world.told.map(([what]) => what)).toEqual(['removeAndTell', 'bye'])
+    expect(world.received.map(([what]) => what)).toEqual(['removeAndTell', 'bye'])
     member.start({})
-    expect(world.told.at(-1)).toEqual(['start', true])
+    expect(world.received.at(-1)).toEqual(['start', true])
   })
 
   it('goes back where the old one begins a run while it waits to be let in, and takes part', async () => {
@@ -223,7 +223,7 @@ describe('a tab that moves to another room', () => {
 
     it('stays where the old one begins a run, and takes part once', async () => {
       const assignments: Assignment[] = []
-      const member = await inRoomWithToken({ onAssigned: (told) => assignments.push(told) })
+      const member = await inRoomWithToken({ onAssigned: (received) => assignments.push(received) })
       const moving = member.follow(to)
       world.hear('assign', assignment(4, 2), from.key)
       await expect(moving).rejects.toThrow('a run begins in the old room')
@@ -239,7 +239,7 @@ describe('a tab that moves to another room', () => {
       await expect(member.moveWithout(['7'], to)).rejects.toThrow('a run begins in the old room')
       world.hear('refused', new SignalError('not-the-host', 'another tab is the host.'), from.key)
       member.start({})
-      expect(world.told).toEqual([
+      expect(world.received).toEqual([
         ['start', true],
         ['start', true],
       ])

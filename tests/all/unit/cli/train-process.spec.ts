@@ -24,8 +24,8 @@ function runTrain(...argv: string[]): Promise<Ended> {
 }
 
 async function runTrainIn(environment: NodeJS.ProcessEnv, ...argv: string[]): Promise<Ended> {
-  const { told, ended } = startTrain(argv, environment)
-  return { code: await ended, ...told }
+  const { received, ended } = startTrain(argv, environment)
+  return { code: await ended, ...received }
 }
 
 async function writeFolder(files: Files): Promise<string> {

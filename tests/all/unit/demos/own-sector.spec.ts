@@ -8,8 +8,8 @@ const side = 65
 
 /** Shares of the training points that a rank's boundary has right: in its own sector, and in the others'. */
 async function rightShares({ trainer }: TaskRank): Promise<{ own: number; others: number }> {
-  const boundary = await trainer.look('boundary', { side })
-  const points = await trainer.look('points', null)
+  const boundary = await trainer.query('boundary', { side })
+  const points = await trainer.query('points', null)
   const probabilities = boundary.probabilities as Float32Array
   const at = points.train as Float32Array
   const classes = points.trainClasses as Int32Array

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { drawToken } from '../../../../demos/text/looks.ts'
+import { drawToken } from '../../../../demos/text/queries.ts'
 import { blockSize, readPrompt, readText } from '../../../../demos/text/tokens.ts'
 import { compile } from '../../../../src/graph/compile/compile.ts'
 import { softmax } from '../../../../src/graph/functions/activations.ts'
@@ -25,7 +25,7 @@ test('a line that is written while training goes on is of one step, and what the
   const grewBy: number[] = []
   for (const temperature of [0.8, 0]) {
     const before = stepsNow()
-    const { added, step } = await trainer.look('sample', { ...asked, temperature })
+    const { added, step } = await trainer.query('sample', { ...asked, temperature })
     lines.push({ added: String(added), step: Number(step), temperature })
     grewBy.push(stepsNow() - before)
   }

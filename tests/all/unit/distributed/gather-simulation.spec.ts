@@ -15,7 +15,7 @@ import { isReplay, seedsFrom } from '../../../support/simulation/replay.ts'
 
 const spec = 'tests/all/unit/distributed/gather-simulation.spec.ts'
 
-const struck = new Map<FaultKind, number>()
+const injected = new Map<FaultKind, number>()
 const counts = { formed: 0, failed: 0, lateRounds: 0 }
 
 const range = { first: 5_000_001, count: 600 }
@@ -23,7 +23,7 @@ const range = { first: 5_000_001, count: 600 }
 test(`${range.count} seeds of 1 to 64 ranks`, async () => {
   for (const seed of seedsFrom(range.first, range.count)) {
     const { fault, formed, failed, lateRounds } = await checkGathering(seed, spec)
-    if (fault) struck.set(fault.kind, (struck.get(fault.kind) ?? 0) + 1)
+    if (fault) injected.set(fault.kind, (injected.get(fault.kind) ?? 0) + 1)
     counts.formed += formed
     counts.failed += failed
     counts.lateRounds += lateRounds
@@ -32,7 +32,7 @@ test(`${range.count} seeds of 1 to 64 ranks`, async () => {
 
 describe.skipIf(isReplay)('over all seeds', () => {
   test.each(faultKinds)('%s has struck', (kind) => {
-    expect(struck.get(kind) ?? 0).toBeGreaterThanOrEqual(30)
+    expect(injected.get(kind) ?? 0).toBeGreaterThanOrEqual(30)
   })
 })
 
@@ -84,5 +84,5 @@ test.skipIf(isReplay)(
 )
 
 afterAll(() => {
-  if (process.env.TABRING_COUNTS) console.log(Object.fromEntries(struck), counts)
+  if (process.env.TABRING_COUNTS) console.log(Object.fromEntries(injected), counts)
 })

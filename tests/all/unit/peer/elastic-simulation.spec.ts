@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from 'vitest'
-import { checkElastic, strikeCell } from '../../../support/simulation/elastic/check-elastic.ts'
+import { checkElastic, injectCell } from '../../../support/simulation/elastic/check-elastic.ts'
 import type { ElasticOutcome } from '../../../support/simulation/elastic/elastic.ts'
 import { liars } from '../../../support/simulation/elastic/liar.ts'
 import { cells, drawElastic, faults } from '../../../support/simulation/elastic/plan.ts'
@@ -8,13 +8,13 @@ import { violationOf, weakRules } from '../../../support/simulation/elastic/weak
 // Whole elastic runs that one number decides: members, links, joiners, faults. See src/peer/protocol.md.
 
 /** In how many seeds the fault of a cell strikes. */
-const strikes = 20
+const injections = 20
 
-const total = { seeds: 0, struck: 0, rosters: 0, echoes: 0, done: 0, compared: 0 }
+const total = { seeds: 0, injected: 0, rosters: 0, echoes: 0, done: 0, compared: 0 }
 
-function add({ struck, rosters, echoes, done, hash }: ElasticOutcome): void {
+function add({ injected, rosters, echoes, done, hash }: ElasticOutcome): void {
   total.seeds++
-  total.struck += struck.length
+  total.injected += injected.length
   total.rosters += rosters
   total.echoes += echoes
   total.done += done
@@ -22,9 +22,9 @@ function add({ struck, rosters, echoes, done, hash }: ElasticOutcome): void {
 }
 
 describe.each(faults)('%s strikes each role at each moment that can be', (kind) => {
-  test(`in ${strikes} seeds each`, async () => {
+  test(`in ${injections} seeds each`, async () => {
     for (const cell of cells.filter((one) => one.kind === kind))
-      await strikeCell(cell, strikes, 1, add)
+      await injectCell(cell, injections, 1, add)
   }, 600_000)
 })
 
@@ -82,8 +82,8 @@ afterAll(() => {
 })
 
 test('over all seeds: faults struck, old messages arrived again, runs ended', () => {
-  expect(total.seeds).toBeGreaterThan(3000 + cells.length * strikes)
-  expect(total.struck).toBeGreaterThan(8000)
+  expect(total.seeds).toBeGreaterThan(3000 + cells.length * injections)
+  expect(total.injected).toBeGreaterThan(8000)
   expect(total.rosters).toBeGreaterThan(50_000)
   expect(total.echoes).toBeGreaterThan(300_000)
   expect(total.done).toBeGreaterThan(20_000)

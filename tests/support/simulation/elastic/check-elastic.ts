@@ -3,7 +3,7 @@ import { type ElasticOutcome, simulateElastic } from './elastic.ts'
 import { type Cell, cells, drawElastic, type WorldKind } from './plan.ts'
 
 /** Most seeds in which a cell's fault strikes or does not. */
-const mostDrawn = 800
+const maxDrawn = 800
 
 /** Runs the world of a seed. errors: what was violated, and the command that replays it. */
 export function checkElastic(seed: number, kind: WorldKind = {}): Promise<ElasticOutcome> {
@@ -27,23 +27,23 @@ export const cellOf = (name: string): Cell | undefined =>
   cells.find((cell) => nameOf(cell) === name)
 
 /** Seeds from `first` on, until the cell's fault has struck in `count`. errors: also where it does not. */
-export async function strikeCell(
+export async function injectCell(
   cell: Cell,
   count: number,
   first = 1,
   onseed: (outcome: ElasticOutcome) => void = () => undefined,
 ): Promise<void> {
-  let struck = 0
-  for (let seed = first; struck < count; seed++) {
-    if (seed === first + mostDrawn)
+  let injected = 0
+  for (let seed = first; injected < count; seed++) {
+    if (seed === first + maxDrawn)
       throw new Error(
-        `${nameOf(cell)}: struck in ${struck} of ${mostDrawn} seeds, expected ${count}. Name it in plan.ts with the reason, or draw what leads to it.`,
+        `${nameOf(cell)}: struck in ${injected} of ${maxDrawn} seeds, expected ${count}. Name it in plan.ts with the reason, or draw what leads to it.`,
       )
     const outcome = await checkElastic(seed, { cell })
     onseed(outcome)
-    if (hasStruck(outcome, cell)) struck++
+    if (hasInjected(outcome, cell)) injected++
   }
 }
 
-const hasStruck = ({ struck }: ElasticOutcome, { kind, moment, role }: Cell): boolean =>
-  struck.some((one) => one.kind === kind && one.moment === moment && one.role === role)
+const hasInjected = ({ injected }: ElasticOutcome, { kind, moment, role }: Cell): boolean =>
+  injected.some((one) => one.kind === kind && one.moment === moment && one.role === role)

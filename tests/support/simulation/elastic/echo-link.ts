@@ -10,9 +10,9 @@ import {
 export const controlEpoch = 2 ** 32 - 1
 
 /** Messages of each roster that are kept: the first ones and the last ones. */
-const mostKept = 8
+const maxKept = 8
 /** Of them arrive again each time. */
-const mostAgain = 2
+const maxAgain = 2
 
 const header = emptyHeader()
 
@@ -91,7 +91,7 @@ export class EchoLink implements Link {
     if (epoch !== controlEpoch && ballot > this.#entered) this.#countEarly(ballot)
     const kept = this.#kept.get(ballot) ?? []
     this.#kept.set(ballot, kept)
-    if (kept.length === mostKept) kept.splice(mostKept / 2, 1)
+    if (kept.length === maxKept) kept.splice(maxKept / 2, 1)
     kept.push(message.slice())
   }
 
@@ -106,7 +106,7 @@ export class EchoLink implements Link {
     let count = 0
     for (const [ballot, kept] of this.#kept) {
       if (ballot >= this.#entered || !this.#isUp) continue
-      const again = kept.splice(0, mostAgain)
+      const again = kept.splice(0, maxAgain)
       if (kept.length === 0) this.#kept.delete(ballot)
       count += again.length
       for (const message of again) this.#listener(message)

@@ -1,5 +1,5 @@
-import { decodeCrewMessage } from '../../../../src/peer/crew/messages.ts'
-import type { FormerLife, PastRoster, Roster } from '../../../../src/peer/crew/roster.ts'
+import { decodeElasticMessage } from '../../../../src/peer/elastic/messages.ts'
+import type { FormerLife, PastRoster, Roster } from '../../../../src/peer/elastic/roster.ts'
 import type { Link } from '../../../../src/peer/link/link.ts'
 import { type Fault, memoryPair } from '../../../../src/peer/link/memory-link.ts'
 import { FrameType, fieldOffset, headerBytes } from '../../../../src/peer/link/wire.ts'
@@ -27,11 +27,11 @@ import { Progress } from './progress.ts'
 /** From a member's end until the server links one that comes, and until it tells of a goodbye. */
 const serverMs = 50
 /** Frames of a roster that wait at one end of a link until that member enters it, too: one a second, for 8.5 s where links of a ring cannot be made. */
-const mostEarly = 12
+const maxEarly = 12
 /** Rosters after the newest proved one, and it. */
-const mostBefore = 16
+const maxBefore = 16
 /** Messages of others that a liar remembers. */
-const mostPassed = 32
+const maxPassed = 32
 /** A member that misses the first one in the room gives up its place after this time. */
 const yieldMs = 12_000
 /** A tab connects to a server that is there again within this time. */
@@ -49,7 +49,7 @@ export class ElasticWorld {
   readonly scenario: ElasticScenario
   readonly lives: Life[] = []
   readonly violations: string[] = []
-  readonly struck = new Set<FaultPlan>()
+  readonly injected = new Set<FaultPlan>()
   /** When something struck last, or passed. */
   calmMs = 0
   rosters = 0
@@ -85,7 +85,7 @@ export class ElasticWorld {
   readonly #away = new Set<Life>()
   #halves = new Halves()
   /** The newest roster that the server has heard of. */
-  #told: Pick<Roster, 'ballot' | 'members'> = { ballot: 0, members: [] }
+  #reported: Pick<Roster, 'ballot' | 'members'> = { ballot: 0, members: [] }
   /** Lives that have ended a step of a group after a later group had ended it. */
   readonly #wokeIn = new Set<string>()
   readonly #builds = new Map<number, { base: number; made: number; by: string; epoch: number }>()
@@ -102,7 +102,7 @@ export class ElasticWorld {
     this.#lies = new Draw(scenario.seed, 2)
     const ids = scenario.founders.map((_, tab) => `m${tab}.1`)
     const roster = { ballot: 1, members: ids }
-    this.#told = roster
+    this.#reported = roster
     for (const id of ids) this.#halves.heard(memberOf(id))
     for (const [tab, own] of scenario.founders.entries())
       this.#begin(new Life(this, new RankPlace(this.env), { ...own, tab, id: ids[tab]! }, roster))
@@ -142,10 +142,10 @@ export class ElasticWorld {
   /** Nothing is left that waits. */
   end(): void {
     for (const life of this.lives) life.isEnding = true
-    for (const { group, crew } of this.lives) {
+    for (const { group, elastic } of this.lives) {
       group?.destroy('the simulation is over')
-      crew?.end(false)
-      crew?.closeLinks('the simulation is over')
+      elastic?.end(false)
+      elastic?.closeLinks('the simulation is over')
     }
   }
 
@@ -172,11 +172,13 @@ export class ElasticWorld {
 
   #admit(life: Life): void {
     if (!life.isAlive) return
-    const members = this.lives.filter((one) => this.#told.members.includes(one.id) && one.isAlive)
+    const members = this.lives.filter(
+      (one) => this.#reported.members.includes(one.id) && one.isAlive,
+    )
     const canReach = this.#isServerUp && members.length > 0 && this.#apart.size === 0
     if (!canReach) {
       // The run has ended, or nobody is left who was in it.
-      const isOver = !this.alive.some(({ crew }) => crew?.roster)
+      const isOver = !this.alive.some(({ elastic }) => elastic?.roster)
       if (isOver || this.lives.some(({ end }) => end === 'done')) {
         this.ended(life, 'failed')
         return
@@ -220,7 +222,7 @@ export class ElasticWorld {
     })
     const end = (at: Life, from: Life, transport: Link): LinkTo => {
       const link = new EchoLink(at.place.linked(transport))
-      link.entered(at.crew?.roster?.ballot ?? 0)
+      link.entered(at.elastic?.roster?.ballot ?? 0)
       link.onended = (detail) => this.#linkEnded(at, from, detail)
       this.#ends.set(`${at.id} ${from.id}`, link)
       return { id: from.id, member: memberOf(from.id), link }
@@ -234,7 +236,7 @@ export class ElasticWorld {
       (life) => !life.isAlive || life.isEnding || this.#touched.has(life),
     )
     const isTogether =
-      at.crew?.roster?.members.includes(from.id) && from.crew?.roster?.members.includes(at.id)
+      at.elastic?.roster?.members.includes(from.id) && from.elastic?.roster?.members.includes(at.id)
     if (isTogether && !isFaulty)
       this.violate(
         `the link between ${at.id} and ${from.id} ended, which no fault had struck: ${detail}`,
@@ -257,7 +259,7 @@ export class ElasticWorld {
   /** Old messages arrive once more: they change nothing. */
   #echo(life: Life): void {
     const stateOf = () =>
-      [life.step, life.hash, life.end, life.group?.error, life.crew?.roster?.ballot].join()
+      [life.step, life.hash, life.end, life.group?.error, life.elastic?.roster?.ballot].join()
     // What a liar has said may cost it its link the second time.
     const honest = this.lives.filter((one) => !this.isLiar(one))
     const ends = honest.flatMap(({ id }) => this.#ends.get(`${life.id} ${id}`) ?? [])
@@ -281,7 +283,7 @@ export class ElasticWorld {
       const plan = this.#armed.get(from)
       if (plan?.kind !== kind) return false
       this.#armed.delete(from)
-      this.#strike(plan, from)
+      this.#inject(plan, from)
       if (kind === 'one-way') this.#cut.add(`${from.id} ${to.id}`)
       this.#touched.add(to)
       return true
@@ -303,7 +305,7 @@ export class ElasticWorld {
 
   #watch(from: Life, to: Life, message: Uint8Array): void {
     if (epochOf(message) === controlEpoch) {
-      const said = decodeCrewMessage(message.subarray(headerBytes))
+      const said = decodeElasticMessage(message.subarray(headerBytes))
       if (said.type !== 'probe' && said.type !== 'probed')
         this.note(`${from.id} > ${to.id} ${JSON.stringify(said)}`)
       if (said.type === 'call') this.#called = Math.max(this.#called, said.ballot)
@@ -311,11 +313,11 @@ export class ElasticWorld {
       if (said.type === 'bye') this.#touched.add(from)
       if (this.isLiar(from)) return
       if (this.isLiar(to) && said.type === 'pass') this.#passed.push(said)
-      if (this.#passed.length > mostPassed) this.#passed.shift()
+      if (this.#passed.length > maxPassed) this.#passed.shift()
       if (said.type === 'report') this.moment(from, 'report')
       if (said.type === 'roster') {
         const { ballot, before } = said.roster
-        if (before.length > mostBefore)
+        if (before.length > maxBefore)
           this.violate(`${from.id} keeps ${before.length} rosters before ${ballot}`)
         this.moment(from, 'decision')
       }
@@ -330,9 +332,9 @@ export class ElasticWorld {
   /** A group of that roster begins to form. */
   entered(life: Life, ballot: number): void {
     this.rosters++
-    this.note(`${life.id} enters ${ballot}: ${life.crew.roster!.members.join(' ')}`)
+    this.note(`${life.id} enters ${ballot}: ${life.elastic.roster!.members.join(' ')}`)
     for (const end of this.#endsOf(life)) {
-      if (end.early > mostEarly) this.violate(`${life.id}: ${end.early} frames of a link waited`)
+      if (end.early > maxEarly) this.violate(`${life.id}: ${end.early} frames of a link waited`)
       end.entered(ballot)
     }
     this.#echo(life)
@@ -345,7 +347,7 @@ export class ElasticWorld {
     this.env.after(serverMs, () => {
       if (!this.#isServerUp) return
       this.#halves.heard(memberOf(life.id))
-      if (ballot > this.#told.ballot) this.#told = { ballot, members }
+      if (ballot > this.#reported.ballot) this.#reported = { ballot, members }
     })
   }
 
@@ -365,16 +367,19 @@ export class ElasticWorld {
 
   askForHalf(life: Life, { ballot, alive, lives }: Extract<RunEvent, { event: 'half' }>): void {
     if (!this.#reachesServer(life)) {
-      life.crew.firstHalf(ballot, undefined)
+      life.elastic.firstHalf(ballot, undefined)
       return
     }
     this.env.after(serverMs, () => {
       if (!this.#reachesServer(life)) return
-      const newest = { ballot: this.#told.ballot, members: this.#told.members.map(memberOf) }
+      const newest = {
+        ballot: this.#reported.ballot,
+        members: this.#reported.members.map(memberOf),
+      }
       const first = this.#halves.first({ ballot, alive, lives }, newest)
       life.place.after(0, () => {
         life.mayBeAhead = first?.includes(life.id) === true
-        life.crew.firstHalf(ballot, first)
+        life.elastic.firstHalf(ballot, first)
       })
     })
   }
@@ -406,7 +411,7 @@ export class ElasticWorld {
    */
   #askServer(life: Life, known = 0): void {
     if (!life.undecided || !life.isAlive) return
-    const { ballot, members } = this.#told
+    const { ballot, members } = this.#reported
     if (this.#reachesServer(life)) {
       if (this.lives.some(({ end }) => end === 'done')) {
         life.leave('The run has ended without this tab.')
@@ -414,7 +419,7 @@ export class ElasticWorld {
       }
       const isNamed = members.includes(life.id)
       if (ballot > life.roster.ballot && (!isNamed || ballot === known)) {
-        life.crew.leftOut('the others continue')
+        life.elastic.leftOut('the others continue')
         return
       }
       const isThere = (id: string) =>
@@ -422,7 +427,7 @@ export class ElasticWorld {
       const first = life.roster.members.find(isThere)
       const isLong = this.env.now() - life.undecidedMs > yieldMs
       if (isLong && first && life.undecided.includes(first)) {
-        life.crew.leftOut('it has lost its links')
+        life.elastic.leftOut('it has lost its links')
         return
       }
     }
@@ -433,10 +438,10 @@ export class ElasticWorld {
   #askPerson(life: Life): void {
     if (!life.undecided || !life.isAlive) return
     const isHere = (id: string) => this.lives.some((one) => one.id === id && one.isAlive)
-    const own = life.crew.roster?.ballot ?? 0
+    const own = life.elastic.roster?.ballot ?? 0
     const isBehind = this.lives.some(
-      ({ crew, end, isAlive }) =>
-        end === 'done' || (isAlive && crew?.roster && crew.roster.ballot > own),
+      ({ elastic, end, isAlive }) =>
+        end === 'done' || (isAlive && elastic?.roster && elastic.roster.ballot > own),
     )
     if (isBehind || life.undecided.some(isHere)) {
       life.place.after(personMs, () => this.#askPerson(life))
@@ -448,7 +453,7 @@ export class ElasticWorld {
     // What others had built is lost, as the person was told.
     this.#builds.clear()
     this.note(`a person continues with ${life.id}`)
-    life.crew.continueWithout()
+    life.elastic.continueWithout()
   }
 
   // --- what is checked while they train ---
@@ -530,7 +535,7 @@ export class ElasticWorld {
 
   #truthFor(self: string): Truth {
     const ids = this.lives.map(({ id }) => id)
-    const rosters = this.lives.flatMap(({ crew }) => crew?.roster ?? [])
+    const rosters = this.lives.flatMap(({ elastic }) => elastic?.roster ?? [])
     const first: PastRoster = { ballot: 1, members: ids }
     const { ballot, members } = [first, ...rosters].reduce((a, b) => (a.ballot > b.ballot ? a : b))
     const ballots = [this.#called, ballot]
@@ -546,7 +551,9 @@ export class ElasticWorld {
     ) {
       this.#liar = this.#stranger()
       this.#touched.add(this.#liar)
-      const members = this.alive.filter(({ id, crew }) => this.#told.members.includes(id) && crew)
+      const members = this.alive.filter(
+        ({ id, elastic }) => this.#reported.members.includes(id) && elastic,
+      )
       const epoch = this.nextEpoch()
       for (const member of members) {
         const [there] = this.#link(member, this.#liar)
@@ -568,19 +575,19 @@ export class ElasticWorld {
 
   /** Its page offers links for which it is the initiator, and gives up after a while. */
   unlinked(life: Life, { ballot, links }: Extract<RunEvent, { event: 'unlinked' }>): void {
-    const { members } = life.crew.roster!
+    const { members } = life.elastic.roster!
     for (const { peerRank, initiator } of links) {
-      if (initiator) life.crew.signal(ballot, peerRank, 1, 'offer')
+      if (initiator) life.elastic.signal(ballot, peerRank, 1, 'offer')
       const isUp = () => this.#ends.get(`${life.id} ${members[peerRank]}`)?.isUp === true
       life.place.after(giveUpMs, () => {
-        if (life.isAlive && !isUp()) life.crew.notLinked(ballot, peerRank)
+        if (life.isAlive && !isUp()) life.elastic.notLinked(ballot, peerRank)
       })
     }
   }
 
   /** An offer has come, over links and other members. */
   signalled(life: Life, { ballot, from }: Extract<RunEvent, { event: 'signal' }>): void {
-    const other = this.lives.find(({ id }) => id === life.crew.roster!.members[from])
+    const other = this.lives.find(({ id }) => id === life.elastic.roster!.members[from])
     if (!other || this.areConnected(life, other)) return
     this.env.after(serverMs, () => {
       const canReach = this.#apart.has(life) === this.#apart.has(other)
@@ -605,7 +612,7 @@ export class ElasticWorld {
     // The moment has passed in which its messages were to be struck: a later one of its kind comes.
     if (this.#armed.get(life)?.moment !== name) this.#armed.delete(life)
     for (const plan of this.scenario.faults) {
-      if (this.struck.has(plan) || plan.moment !== name || role !== plan.role) continue
+      if (this.injected.has(plan) || plan.moment !== name || role !== plan.role) continue
       const seen = (this.#seen.get(plan) ?? 0) + 1
       this.#seen.set(plan, seen)
       const isWaiting = [...this.#armed.values()].includes(plan)
@@ -616,11 +623,11 @@ export class ElasticWorld {
   #roleOf(life: Life): RoleName {
     if (life.isDonor) return 'donor'
     if (!life.isFounder && !life.hasTrained) return 'joiner'
-    return life.crew?.roster?.members[0] === life.id ? 'senior' : 'ordinary'
+    return life.elastic?.roster?.members[0] === life.id ? 'senior' : 'ordinary'
   }
 
-  #strike(plan: FaultPlan, life: Life): void {
-    this.struck.add(plan)
+  #inject(plan: FaultPlan, life: Life): void {
+    this.injected.add(plan)
     if (plan.kind !== 'gpu lost' && plan.kind !== 'server lost') this.#touched.add(life)
     this.calmMs = this.env.now()
     this.note(`!! ${plan.kind} strikes ${life.id}: ${plan.moment}, ${plan.role}`)
@@ -637,30 +644,30 @@ export class ElasticWorld {
     const { kind, ms } = plan
     switch (kind) {
       case 'close':
-        this.#strike(plan, life)
+        this.#inject(plan, life)
         this.env.after(0, () => this.#close(life))
         return
       case 'crash':
-        this.#strike(plan, life)
+        this.#inject(plan, life)
         this.env.after(0, () => this.#crash(life))
         return
       case 'pause':
-        this.#strike(plan, life)
+        this.#inject(plan, life)
         life.place.pause()
         this.#passes(ms, () => life.place.goOn())
         return
       case 'clock jump':
-        this.#strike(plan, life)
+        this.#inject(plan, life)
         life.place.jump(ms)
         return
       case 'server lost':
-        this.#strike(plan, life)
+        this.#inject(plan, life)
         this.#isServerUp = false
         for (const one of this.alive) this.#away.add(one)
         // Another process knows nothing but what members tell it.
         if (this.env.chance() < 0.5) {
           this.#halves = new Halves()
-          this.#told = { ballot: 0, members: [] }
+          this.#reported = { ballot: 0, members: [] }
         }
         this.#passes(ms, () => {
           this.#isServerUp = true
@@ -668,7 +675,7 @@ export class ElasticWorld {
         })
         return
       case 'partition': {
-        this.#strike(plan, life)
+        this.#inject(plan, life)
         const others = this.lives.filter((one) => one.isAlive && one !== life)
         this.#apart.add(life)
         for (const other of others) if (this.env.chance() < 0.5) this.#apart.add(other)
@@ -681,7 +688,7 @@ export class ElasticWorld {
         return
       }
       case 'gpu lost':
-        this.#strike(plan, life)
+        this.#inject(plan, life)
         life.loseDevice()
         return
       default:
@@ -692,16 +699,16 @@ export class ElasticWorld {
   #close(life: Life): void {
     if (!life.isAlive) return
     // A person leaves the run, or closes the tab: then its worker ends at once.
-    if (this.env.chance() < 0.5) life.crew.end(false)
+    if (this.env.chance() < 0.5) life.elastic.end(false)
     this.#crash(life)
     for (const other of this.alive) {
       const end = this.#ends.get(`${other.id} ${life.id}`)
       other.place.after(100 * this.env.chance(), () => end?.close('the tab was closed'))
     }
     if (!this.#reachesServer(life)) return
-    const ballot = this.#halves.mostOf(memberOf(life.id), this.#told.ballot)
+    const ballot = this.#halves.mostOf(memberOf(life.id), this.#reported.ballot)
     for (const other of this.alive)
-      other.place.after(serverMs, () => other.crew?.memberIsDead(memberOf(life.id), ballot))
+      other.place.after(serverMs, () => other.elastic?.memberIsDead(memberOf(life.id), ballot))
   }
 
   /** Nothing runs there any more. On its machine the others see that its process has ended, elsewhere that the connection has. */
@@ -710,12 +717,12 @@ export class ElasticWorld {
     if (this.#reachesServer(life))
       for (const other of this.alive)
         other.place.after(serverMs, () => {
-          if (this.#reachesServer(other)) other.crew?.doubt(memberOf(life.id))
+          if (this.#reachesServer(other)) other.elastic?.doubt(memberOf(life.id))
         })
     for (const other of this.alive) {
       const end = this.#ends.get(`${other.id} ${life.id}`)
       if (other.machine === life.machine)
-        other.place.after(20, () => other.crew?.memberIsDead(memberOf(life.id)))
+        other.place.after(20, () => other.elastic?.memberIsDead(memberOf(life.id)))
       other.place.after(6000 * (1 + this.env.chance()), () => end?.close('its connection failed'))
     }
   }

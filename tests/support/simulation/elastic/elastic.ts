@@ -5,7 +5,7 @@ import type { ElasticScenario, FaultPlan } from './plan.ts'
 /** What a seed came to. */
 export interface ElasticOutcome {
   readonly violations: readonly string[]
-  readonly struck: readonly FaultPlan[]
+  readonly injected: readonly FaultPlan[]
   /** Rosters that members entered, decisions that a person had to make, lives that reached the end. */
   readonly rosters: number
   readonly persons: number
@@ -65,7 +65,7 @@ export async function simulateElastic(
   world.end()
   return {
     violations: world.violations,
-    struck: [...world.struck],
+    injected: [...world.injected],
     rosters: world.rosters,
     persons: world.persons,
     echoes: world.echoes,

@@ -1,5 +1,5 @@
-import { encodeCrewMessage, inOrder, signedText } from '../../../../src/peer/crew/messages.ts'
-import type { PastRoster } from '../../../../src/peer/crew/roster.ts'
+import { encodeElasticMessage, inOrder, signedText } from '../../../../src/peer/elastic/messages.ts'
+import type { PastRoster } from '../../../../src/peer/elastic/roster.ts'
 import { fieldOffset, headerBytes } from '../../../../src/peer/link/wire.ts'
 import { signedBy } from '../../cheap-signer.ts'
 import type { Draw } from '../draw.ts'
@@ -31,7 +31,7 @@ export interface Truth {
   readonly passed: readonly Passed[]
 }
 
-type Lie = Parameters<typeof encodeCrewMessage>[0]
+type Lie = Parameters<typeof encodeElasticMessage>[0]
 export type Passed = Extract<Lie, { type: 'pass' }>
 
 const types = [
@@ -149,7 +149,7 @@ const isPassable = (lie: Lie): lie is Passed['body'] =>
 
 /** A control message as it is on a link. */
 export function frameOf(message: Lie): Uint8Array<ArrayBuffer> {
-  const payload = encodeCrewMessage(message)
+  const payload = encodeElasticMessage(message)
   const frame = new Uint8Array(headerBytes + payload.length)
   new DataView(frame.buffer).setUint32(fieldOffset.epoch, controlEpoch, true)
   frame.set(payload, headerBytes)

@@ -1,13 +1,13 @@
 import { stepLabel } from '../../../../src/ddp/exact/step-label.ts'
 import { joinLinks } from '../../../../src/distributed/link/join-links.ts'
 import type { Runtime } from '../../../../src/graph/memory/runtime.ts'
-import type { FormerLife, Roster } from '../../../../src/peer/crew/roster.ts'
+import type { FormerLife, Roster } from '../../../../src/peer/elastic/roster.ts'
 import type { ProcessGroup } from '../../../../src/peer/group/group.ts'
 import { nonGroupMember } from '../../../../src/peer/group/non-group-member.ts'
 import type { Link } from '../../../../src/peer/link/link.ts'
 import { memberOf } from '../../../../src/peer/room/lives.ts'
-import { meet } from '../../../../src/trainer/loop/meet.ts'
 import { isRankLost, Recovery, Regrouping } from '../../../../src/trainer/loop/recovery.ts'
+import { synchronizeStates } from '../../../../src/trainer/loop/synchronize-states.ts'
 import { beginning, type KeptState, KeptStates } from '../../../../src/trainer/saves/kept-state.ts'
 import type { RunEvent } from '../../../../src/trainer/watch/run-events.ts'
 import {
@@ -18,7 +18,7 @@ import {
   TabringError,
 } from '../../../../src/util/errors.ts'
 import { orAbort } from '../../../../src/util/or-abort.ts'
-import { type GroupPlace, RunCrew } from '../../../../src/worker/compute/run-crew.ts'
+import { type GroupPlace, RunMember } from '../../../../src/worker/compute/run-member.ts'
 import { cheapSigner } from '../../cheap-signer.ts'
 import type { RankPlace } from '../rank-place.ts'
 import type { ElasticWorld } from './elastic-world.ts'
@@ -47,7 +47,7 @@ export interface LinkTo {
 }
 
 /**
- * One life of a tab: what its page and its worker do in an elastic run with `exact`, with the worker's own parts for the crew, the groups,
+ * One life of a tab: what its page and its worker do in an elastic run with `exact`, with the worker's own parts for membership, the groups,
  * recovery and kept states. In the place of training it has a state of a few whole numbers: a step adds up what the virtual workers draw from
  * the state, on the device of the rank that computes them.
  */
@@ -84,7 +84,7 @@ export class Life {
   readonly #recovery: Recovery
   #runtime: Runtime
   #loseDevice: () => void = () => undefined
-  #crew: RunCrew | undefined
+  #view: RunMember | undefined
 
   constructor(
     world: ElasticWorld,
@@ -114,7 +114,7 @@ export class Life {
       },
       regroup: async (ended) => {
         this.#isRegroupAsked = false
-        this.group = await this.crew.after(ended)
+        this.group = await this.elastic.after(ended)
         return this.group
       },
     })
@@ -129,8 +129,8 @@ export class Life {
   }
 
   /** There once `run` has begun. */
-  get crew(): RunCrew {
-    return this.#crew!
+  get elastic(): RunMember {
+    return this.#view!
   }
 
   /** Its device is lost, which the next command finds out. */
@@ -145,7 +145,7 @@ export class Life {
 
   /** A newcomer is linked to this life, in an epoch of the server; below 0: a link that members have made. */
   admit({ id, member, link }: LinkTo, epoch: number): void {
-    this.crew.admit(
+    this.elastic.admit(
       { epoch, newcomers: [{ rank: 0, id: id!, machine: member }] },
       new Map([[0, link]]),
     )
@@ -162,7 +162,7 @@ export class Life {
     const rankOf = (link: LinkTo, at: number) => (this.isFounder ? members.indexOf(link.id!) : at)
     const { signal } = this.#abort
     const { stepMs } = this.#world.scenario
-    this.#crew = new RunCrew({
+    this.#view = new RunMember({
       env: this.place,
       signer: cheapSigner(this.id, this.place),
       place: {
@@ -181,8 +181,8 @@ export class Life {
       links: new Map(links.map((one, at) => [rankOf(one, at), one.link])),
       signal,
       join: (place) => this.#join(place),
-      tell: (event) => this.#told(event),
-      wish: () => {
+      tell: (event) => this.#reported(event),
+      request: () => {
         this.#isRegroupAsked = true
       },
       isRankLost,
@@ -199,15 +199,15 @@ export class Life {
       await orAbort(this.#train(), signal)
       this.isEnding = true
       this.#world.ended(this, 'done')
-      this.crew.end(true)
+      this.elastic.end(true)
       await this.group?.leave()
     } catch (thrown) {
       if (this.place.isCrashed || this.end !== undefined) return
       this.#world.note(`${this.id} ends: ${messageOf(thrown)}`)
       this.isEnding = true
       this.group?.destroy()
-      this.crew.end(false)
-      this.crew.closeLinks('the run is over')
+      this.elastic.end(false)
+      this.elastic.closeLinks('the run is over')
       if (endFactsOf(thrown).leftOut) this.#world.out(this)
       else {
         this.#world.ended(this, 'failed')
@@ -218,7 +218,7 @@ export class Life {
   }
 
   /** As the worker tells the page, and that the server. */
-  #told(event: RunEvent): void {
+  #reported(event: RunEvent): void {
     if (event.event === 'roster') {
       this.roster = event
       this.mayBeAhead = false
@@ -258,7 +258,7 @@ export class Life {
   /** As `Trainer` does. */
   async #train(): Promise<void> {
     const { ballot } = this.roster
-    this.group = await this.crew.first()
+    this.group = await this.elastic.first()
     try {
       await this.#trainOn(this.isFounder && this.group.epoch === ballot)
     } catch (thrown) {
@@ -269,10 +269,10 @@ export class Life {
 
   /** From group to group. `isFirst`: the group with which the run begins. */
   async #trainOn(isFirst: boolean): Promise<void> {
-    let hasMet = isFirst
+    let isSynchronized = isFirst
     for (;;) {
       try {
-        if (!hasMet) {
+        if (!isSynchronized) {
           const brought = {
             suspect: 0,
             losses: 0,
@@ -281,8 +281,8 @@ export class Life {
             hasGiven: false,
             hasOtherRanks: true,
           }
-          const { step } = await meet(this.group!, this.#kept, brought, true)
-          hasMet = true
+          const { step } = await synchronizeStates(this.group!, this.#kept, brought, true)
+          isSynchronized = true
           this.#resume(step)
         }
         await this.#takeSteps(this.group!)
@@ -294,7 +294,7 @@ export class Life {
         const brought = () => ({ suspect: 0, hasGiven: false, hasOtherRanks: true })
         const next = await this.#recovery.after(error, place, this.#kept, brought)
         this.#runtime = next.runtime as Runtime
-        hasMet = true
+        isSynchronized = true
         this.#resume(next.step)
       }
     }
@@ -323,7 +323,7 @@ export class Life {
     this.step = step
     this.state = newest ? wordsOf(newest) : new Int32Array(words)
     if (this.hash !== before) this.#world.took(this)
-    this.crew.hasState()
+    this.elastic.hasState()
   }
 
   /** Up to the last step. errors: those of the group; `gpu.lost`; `Regrouping` where all regroup after a step, as rank 0 wished. */

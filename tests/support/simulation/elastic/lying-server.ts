@@ -43,7 +43,7 @@ export class LyingServer {
   lie(truthFor: (self: string) => Truth): void {
     const draw = this.#draw
     const { lives, scenario } = this.#world
-    const members = lives.filter(({ isAlive, crew }) => isAlive && crew)
+    const members = lives.filter(({ isAlive, elastic }) => isAlive && elastic)
     if (members.length === 0) return
     const to = draw.isOneIn(2) ? members : [draw.pick(members)]
     const about = draw.pick(lives)
@@ -65,14 +65,14 @@ export class LyingServer {
     const tell = (say: (member: Life) => void) => {
       for (const one of to) one.place.event(() => say(one))
     }
-    if (kind === 'left') tell(({ crew }) => crew.memberIsDead(memberOf(about.id), ballot))
-    else if (kind === 'away') tell(({ crew }) => crew.doubt(memberOf(about.id)))
+    if (kind === 'left') tell(({ elastic }) => elastic.memberIsDead(memberOf(about.id), ballot))
+    else if (kind === 'away') tell(({ elastic }) => elastic.doubt(memberOf(about.id)))
     else if (kind === 'half') {
       const first = draw.some(
         lives.map(({ id }) => id),
         draw.whole(0, lives.length),
       )
-      tell(({ crew }) => crew.firstHalf(ballot, draw.pick([first, null, undefined])))
+      tell(({ elastic }) => elastic.firstHalf(ballot, draw.pick([first, null, undefined])))
     } else if (kind === 'in its place') this.#place(about.id, this.#world.epochOf(about), to)
     else if (kind === 'its tab') {
       const epoch = this.#world.nextEpoch()

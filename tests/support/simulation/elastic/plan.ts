@@ -205,7 +205,7 @@ export function drawElastic(
 function drawHonest(
   seed: number,
   cell: Cell | undefined,
-  [least, most]: readonly [number, number],
+  [min, max]: readonly [number, number],
 ): ElasticScenario {
   const draw = new Draw(seed)
   const isMixed = draw.isOneIn(2)
@@ -232,7 +232,7 @@ function drawHonest(
   return {
     seed,
     founders: Array.from(
-      { length: draw.whole(needsLag ? Math.min(4, most) : least, needsOrphans ? 2 : most) },
+      { length: draw.whole(needsLag ? Math.min(4, max) : min, needsOrphans ? 2 : max) },
       member,
     ),
     joiners: Array.from({ length: needsOrphans ? 2 : count }, () => ({
@@ -248,7 +248,7 @@ function drawHonest(
       ...wayTo(cell),
       ...Array.from({ length: cell ? draw.whole(0, 1) : draw.whole(1, 4) }, () => fault()),
       // More than can be linked all to all: a class, of which several leave at once.
-      ...Array.from({ length: most > meshLimit ? draw.whole(0, 6) : 0 }, () => ({
+      ...Array.from({ length: max > meshLimit ? draw.whole(0, 6) : 0 }, () => ({
         ...fault(),
         kind: 'close' as const,
       })),

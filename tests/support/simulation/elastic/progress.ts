@@ -1,4 +1,4 @@
-import type { PastRoster, Roster } from '../../../../src/peer/crew/roster.ts'
+import type { PastRoster, Roster } from '../../../../src/peer/elastic/roster.ts'
 import type { ElasticWorld } from './elastic-world.ts'
 import type { Life } from './life.ts'
 
@@ -9,7 +9,7 @@ const everyMs = 500
  * The most that may pass without a step while enough members are connected. A member that fell silent is noticed after 8.5 s, a call that nobody
  * decides is made again after up to 10.5 s by each of three members in turn, and a planned call waits 8 s for answers. units: ms.
  */
-const mostMs = 30_000
+const maxMs = 30_000
 
 /** Watches that steps end while enough members are there to go on. */
 export class Progress {
@@ -33,7 +33,7 @@ export class Progress {
       this.#sinceMs = now
     }
     const lastMs = now - this.#sinceMs
-    if (lastMs > mostMs && this.longestMs <= mostMs)
+    if (lastMs > maxMs && this.longestMs <= maxMs)
       this.#world.violate(`enough members were connected for ${lastMs} ms, and ended no step`)
     this.longestMs = Math.max(this.longestMs, lastMs)
     env.after(everyMs, () => this.#look())
@@ -43,7 +43,7 @@ export class Progress {
   #areEnough(): boolean {
     const { lives } = this.#world
     if (lives.some(({ end }) => end === 'done')) return false
-    const rosters = lives.flatMap(({ crew }) => crew?.roster ?? [])
+    const rosters = lives.flatMap(({ elastic }) => elastic?.roster ?? [])
     const newest = rosters.reduce((a: Roster | null, b) => (a && a.ballot > b.ballot ? a : b), null)
     return newest !== null && [newest, ...newest.before].every((roster) => this.#isMost(roster))
   }

@@ -1,6 +1,6 @@
 import { vi } from 'vitest'
-import type * as rights from '../../../../src/peer/crew/rights.ts'
-import type * as rosters from '../../../../src/peer/crew/roster.ts'
+import type * as rights from '../../../../src/peer/elastic/rights.ts'
+import type * as rosters from '../../../../src/peer/elastic/roster.ts'
 import { memberOf } from '../../../../src/peer/room/lives.ts'
 import type * as servers from '../../../../src/peer/server/halves.ts'
 import type * as signers from '../../cheap-signer.ts'
@@ -14,7 +14,7 @@ interface Weakness {
 }
 
 const judging = (weaken: (judge: Judge) => Judge): Weakness => ({
-  path: '../../../../src/peer/crew/roster.ts',
+  path: '../../../../src/peer/elastic/roster.ts',
   of: (real: typeof rosters) => ({ ...real, judge: weaken(real.judge) }),
 })
 
@@ -42,7 +42,7 @@ export const weakRules = {
   }),
   /** Whoever has a link may say anything. */
   'no rights': {
-    path: '../../../../src/peer/crew/rights.ts',
+    path: '../../../../src/peer/elastic/rights.ts',
     of: (real: typeof rights) => ({ ...real, breachOf: () => null }),
   },
   /** Whoever passes a message on may change it, and invent others. */

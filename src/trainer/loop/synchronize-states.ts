@@ -1,0 +1,147 @@
+import * as v from 'valibot'
+import { longestAnnounced } from '../../peer/group/announced-length.ts'
+import { gatherJson } from '../../peer/group/gather-json.ts'
+import type { ProcessGroup } from '../../peer/group/group.ts'
+import { nonGroupMember } from '../../peer/group/non-group-member.ts'
+import { endFactsOf, PeerError } from '../../util/errors.ts'
+import { longestTimeoutMs } from '../../util/options.ts'
+import { type KeptStates, maxKept } from '../saves/kept-state.ts'
+import { packState, unpackState } from '../saves/packed-state.ts'
+import { hashOfState } from '../saves/state-hash.ts'
+import { agreeOnState, type StatesDiffered } from './agree-on-state.ts'
+import { transferLimitMs } from './phase-timeouts.ts'
+import { type SharedBytes, shareBytes } from './share-bytes.ts'
+
+/** What ranks settle when they meet in a group that follows another: the same on all of them. */
+export interface Settled {
+  /** The step from which they continue. */
+  readonly step: number
+  /** The step that is to be looked at, 0 for none. */
+  readonly suspect: number
+  /** How many times in a row the ranks went back without progress. */
+  readonly losses: number
+  /** By rank: how many of these were by its device or its state. */
+  readonly faults: readonly number[]
+  /** The step to which they did so last. */
+  readonly wentBackTo: number
+  /** The rank that has what a person gave, where another lacks it. */
+  readonly giver: number | undefined
+  /** Whether the run has had other ranks than those that began it. */
+  readonly hasOtherRanks: boolean
+  /** Of an exact run: ranks held other states of that step. */
+  readonly differed?: StatesDiffered
+  /** On a rank that joins: how long each of what it takes from the others may take. units: ms. */
+  readonly limitMs?: number
+}
+
+/** What a rank brings besides the states that it has kept. */
+export interface Brought
+  extends Pick<Settled, 'suspect' | 'losses' | 'wentBackTo' | 'hasOtherRanks'> {
+  /** Whether it has what a person gave. */
+  readonly hasGiven: boolean
+  /** How many times in a row the ranks went back by its device or its state. */
+  readonly faults: number
+  /** How long its steps took. */
+  readonly stepMs?: number
+}
+
+const label = 'the kept state'
+
+const whole = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
+/** What a rank tells the others, who have no other proof of it. */
+const reportSchema = v.strictObject({
+  suspect: whole,
+  losses: whole,
+  faults: whole,
+  wentBackTo: whole,
+  hasGiven: v.boolean(),
+  hasOtherRanks: v.boolean(),
+  // A newcomer waits some times as long.
+  stepMs: v.optional(v.pipe(v.number(), v.minValue(0), v.maxValue(longestTimeoutMs / 8))),
+  held: v.pipe(
+    v.array(v.strictObject({ step: whole, hash: v.pipe(v.string(), v.maxLength(16)) })),
+    v.maxLength(maxKept),
+  ),
+})
+
+/**
+ * Settles the newest step that any rank has kept, and brings that state to those that lack it; later ones are forgotten. All ranks of a new
+ * group call it first. `isExact`: ranks that hold another state of that step than most count among those that lack it (`agreeOnState`).
+ *
+ * errors: the group's; those of `unpackState`; `peer.protocol` for a state of another step or one too large; `peer.timeout` on a newcomer that
+ * does not get it in time: the others continue without it.
+ */
+export async function synchronizeStates(
+  group: ProcessGroup,
+  kept: KeptStates,
+  own: Brought,
+  isExact: boolean,
+  onProgress?: SharedBytes['onProgress'],
+): Promise<Settled> {
+  const held = kept.states.map((state) => ({
+    step: state.progress.step,
+    hash: isExact ? hashOfState(state) : '',
+  }))
+  const isReport = (one: unknown): one is v.InferOutput<typeof reportSchema> =>
+    v.is(reportSchema, one)
+  const received = await gatherJson('what the ranks have kept', group, { ...own, held }, isReport)
+  const max = (read: (one: (typeof received)[number]) => number) =>
+    Math.max(0, ...received.map(read))
+  const { step, hasIt, differed } = agreeOnState(received.map((one) => one.held))
+  kept.backTo(step)
+  const keeper = giverAmong(hasIt)
+  const lacking = hasIt.flatMap((has, rank) => (has ? [] : [rank]))
+  const isNew = held.length === 0 && keeper !== undefined
+  const limitMs = isNew ? transferLimitMs(max(({ stepMs = 0 }) => stepMs)) : undefined
+  if (keeper !== undefined) {
+    // Those alone may have no ring of links.
+    const ranks = group.isFullyLinked ? await group.newGroup([keeper, ...lacking]) : group
+    if (ranks !== nonGroupMember) {
+      const giver = ranks.ranks.indexOf(keeper)
+      const own = keeper === group.rank ? kept.newest && packState(kept.newest) : undefined
+      const share = async () => {
+        const sizes = await ranks.allGatherU32(Uint32Array.of(own?.length ?? 0), { label })
+        const size = sizes.subarray(giver, giver + 1)
+        const sizeBytes = longestAnnounced(label, ranks, size, { slots: 1, rankOf: () => giver })
+        return shareBytes(ranks, { root: giver, sizeBytes, own, label, limitMs, onProgress })
+      }
+      const bytes = await share().catch((error) => {
+        // The others wait in the group of all.
+        if (error instanceof PeerError && !endFactsOf(error).leftOut) group.abort(error)
+        throw error
+      })
+      if (!hasIt[group.rank]) {
+        const state = unpackState(bytes)
+        if (state.progress.step !== step)
+          throw new PeerError(
+            'peer.protocol',
+            `${label}: rank ${keeper} must send that of step ${step}, but sent one of step ${state.progress.step}. Continue without it.`,
+          )
+        kept.add(state)
+      }
+    }
+  }
+  return {
+    step,
+    suspect: max(({ suspect }) => suspect),
+    losses: max(({ losses }) => losses),
+    faults: received.map(
+      ({ faults }, rank) => faults + Number(isAtFault(differed, rank, group.size)),
+    ),
+    wentBackTo: max(({ wentBackTo }) => wentBackTo),
+    ...(differed && { differed }),
+    giver: giverAmong(received.map(({ hasGiven }) => hasGiven)),
+    hasOtherRanks: received.some(({ hasOtherRanks }) => hasOtherRanks),
+    ...(limitMs !== undefined && { limitMs }),
+  }
+}
+
+/** Whether a rank had another state than most. */
+const isAtFault = (differed: StatesDiffered | undefined, rank: number, size: number): boolean =>
+  differed !== undefined && 2 * differed.ranks.length < size && differed.ranks.includes(rank)
+
+/** The first rank that has something which another lacks. */
+function giverAmong(hasIt: readonly boolean[]): number | undefined {
+  const first = hasIt.indexOf(true)
+  return first >= 0 && hasIt.includes(false) ? first : undefined
+}
