@@ -58,7 +58,7 @@ export const pytorchValues: Readonly<Record<string, Golden>> = {
   batchNormEval: ['conv-layers', 'batchNorm of images, evaluation'],
   batchNormGrad: ['conv-layers', 'batchNorm of images, training, 2 steps'],
   trackStatistics: ['sync-batch-norm', 'planes, momentum 0.3'],
-  meet: ['sync-batch-norm', 'planes, momentum 0.3'],
+  syncRanks: ['sync-batch-norm', 'planes, momentum 0.3'],
   transfer: ['split', 'pipeline of 3'],
   view: ['shape', 'slice'],
   strided: ['shape', 'slice of a permute of a slice'],

@@ -20,11 +20,12 @@ export const constant: Op<ConstantAttrs> = defineOp<ConstantAttrs>({
   variants: oneVariant(({ attrs: { shape, dtype, start, step } }) => {
     const number = (value: number) =>
       dtype === 'f32' ? f32Literal(value) : `bitcast<${dtype}>(${wordOf(value, dtype)}u)`
+    const count = countElements(shape)
     // As words where all are equal: infinities and NaN have no literal.
-    const isEqual = step === 0
+    const isEqual = step === 0 || count < 2
     return eachElement({
       label: 'constant',
-      count: countElements(shape),
+      count,
       bindings: [writes('y', { out: 0 }, isEqual ? 'u32' : dtype)],
       main: [
         isEqual

@@ -36,7 +36,7 @@ const startFlags = flagsOfHelp('node/start.ts')
 
 /** The flags that a part of the benchmark defines: asking each for its help would take seconds. */
 const benchFlags = (part: string): string[] =>
-  [`bench/${part}.ts`, 'bench/command/flags.ts']
+  [`bench/${part}.ts`, 'bench/command/flags.ts', 'node/command-line.ts']
     .map((path) => readFileSync(join(repository, path), 'utf8'))
     .flatMap((text) => [...text.matchAll(/'(--[\w-]+)[ ',]/g)].map(([, flag]) => flag))
 
