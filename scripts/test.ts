@@ -111,6 +111,7 @@ const commands: [name: string, args: string[]][] = isWhole
       ['tsc', ['--noEmit']],
       ['biome', ['check', '.']],
       ['tsx', ['scripts/check-layers.ts']],
+      ['tsx', ['scripts/check-counts.ts']],
     ]
   : []
 const checks = await Promise.all(commands.map(([name, own]) => runQuietly(name, own)))
@@ -121,7 +122,7 @@ const failedChecks = commands.filter((_, i) => !checks[i]).map(([name]) => `chec
 mkdirSync(dirname(summaryPath), { recursive: true })
 writeFileSync(summaryPath, JSON.stringify({ ...ran, failures: [...failedChecks, ...ran.failures] }))
 const seconds = (ms: number) => `${(ms / 1000).toFixed(0)} s`
-const ofChecks = isWhole ? ` (types, lint and layers: ${seconds(checkMs)})` : ''
+const ofChecks = isWhole ? ` (types, lint, layers and counts: ${seconds(checkMs)})` : ''
 console.log(`\nTotal: ${seconds(Date.now() - startMs)}${ofChecks}`)
 const failed = ran.failed + failedChecks.length
 const notRun = ran.skipped > 0 ? `, ${ran.skipped} did not run` : ''
