@@ -221,6 +221,3 @@ function sendJson(response: ServerResponse, value: unknown): void {
 function isWildcard(host: boolean | string | undefined): boolean {
   return typeof host === 'string' && /^(0\.0\.0\.0|::0?|\[::\])$/.test(host)
 }
-
-/** The folder with the built pages of the repository that this file is in. */
-export const builtRoot = join(import.meta.dirname, '..', 'dist')

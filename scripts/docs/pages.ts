@@ -2,6 +2,7 @@ import { backendsPage } from './backends-page.ts'
 import { errorsPage } from './errors-page.ts'
 import { memoryPage } from './memory-page.ts'
 import { opsPage } from './ops-page.ts'
+import { pageWithImports, roomReadmes } from './room-imports.ts'
 import { pageWithSettings } from './settings-table.ts'
 import { switchesPage } from './switches-page.ts'
 
@@ -13,4 +14,5 @@ export const pages = {
   'docs/reference/ops.md': opsPage,
   'docs/reference/page.md': pageWithSettings,
   'docs/reference/switches.md': switchesPage,
+  ...Object.fromEntries(roomReadmes.map((path) => [path, () => pageWithImports(path)])),
 }

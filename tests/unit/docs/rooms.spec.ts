@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { importsLine } from '../../../scripts/docs/room-imports.ts'
 import { allowed } from '../../../scripts/layers.ts'
 import { repository } from '../../support/repository.ts'
 
@@ -47,9 +48,6 @@ test.each(rooms)('%s: the README is short and names what is in the room', (room)
   expect([...new Set(namedInner)].sort()).toEqual(inner.sort())
 })
 
-/** The layer of a room: its own, else that of the folder that it lies in. */
-const layerOf = (room: string): string =>
-  room in allowed ? room : room.slice(0, room.lastIndexOf('/'))
 const hasFiles = (room: string) =>
   readdirSync(join(repository, room)).some((name) => /\.(?:tsx?|css)$/.test(name))
 
@@ -59,6 +57,5 @@ test.each(rooms)('%s: the README says what it may import', (room) => {
     expect(text).toContain("\nEach room's README says what it may import.\n")
     return
   }
-  const names = (allowed[layerOf(room)] ?? []).map((name) => `\`${name.replace(/^src\//, '')}\``)
-  expect(text).toContain(`\nMay import: ${names.join(', ') || 'nothing'}.\n`)
+  expect(text).toContain(`\n${importsLine(room)}\n`)
 })
