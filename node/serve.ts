@@ -6,7 +6,6 @@ import {
   type ServerResponse,
 } from 'node:http'
 import { createServer as createHttps } from 'node:https'
-import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import sirv from 'sirv'
 import { type ServerFacts, serverFactsPath, signalPath } from '../src/peer/room/messages.ts'
