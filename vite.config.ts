@@ -21,11 +21,14 @@ const output = {
   },
 }
 
+/** How long plugins take is nothing that a person who starts the page could change. */
+const checks = { bundlerTimings: false }
+
 export default defineConfig({
   // Relative addresses: the built pages work under any path.
   base: './',
   plugins: [tabring(), ...forPage()],
-  worker: { format: 'es', plugins: forWorkers, rolldownOptions: { output } },
+  worker: { format: 'es', plugins: forWorkers, rolldownOptions: { output, checks } },
   // Found late, behind a worker's import, they would reload a page that is in a room already.
   optimizeDeps: {
     include: [
@@ -45,6 +48,6 @@ export default defineConfig({
     target: 'es2023',
     // The libraries that the benchmark page compares with are large, and loaded when it does.
     chunkSizeWarningLimit: 2000,
-    rolldownOptions: { input: pages, output },
+    rolldownOptions: { input: pages, output, checks },
   },
 })
