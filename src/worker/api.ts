@@ -137,8 +137,8 @@ export interface ComputeApi {
   notLinked(ballot: number, peerRank: number): Promise<void>
   /** Sends what WebRTC needs for a link that `unlinked` has asked for; others pass it on. */
   signal(ballot: number, peerRank: number, attempt: number, data: string): Promise<void>
-  /** A member of the room, with this id, is dead for sure; `ballot`: of the newest roster that it may have been in, default: that of this rank. */
-  memberIsDead(member: string, ballot?: number): Promise<void>
+  /** A member of the room, or one life of it, is dead for sure; `ballot`: of the newest roster that it may have been in, default: that of this rank. */
+  memberIsDead(who: string, ballot?: number): Promise<void>
   /** The connection of a member to the server has ended: it is lost unless it answers. */
   doubt(member: string): Promise<void>
   /** Answers the event `half`. */

@@ -25,6 +25,8 @@ interface World {
   received: unknown[][]
   /** Of the worker. */
   asked: unknown[][]
+  /** The links that form, or have formed. */
+  formed: FormLinksOptions[]
   prepared: Promise<void>
   linked: Promise<void>
   /** `room`: in that one alone, by its key. */
@@ -109,11 +111,14 @@ vi.mock('../../src/worker/page/leave-on-page-hide.ts', () => ({
 }))
 
 vi.mock('../../src/worker/page/connect.ts', () => ({
-  formLinks: ({ prepared }: FormLinksOptions): Partial<RingLinks> => ({
-    connected: Promise.all([prepared, world.linked]).then(() => undefined),
-    stats: async () => ({ total: sumStats([]), links: [] }),
-    close: () => undefined,
-  }),
+  formLinks: (options: FormLinksOptions): Partial<RingLinks> => {
+    world.formed.push(options)
+    return {
+      connected: Promise.all([options.prepared, world.linked]).then(() => undefined),
+      stats: async () => ({ total: sumStats([]), links: [] }),
+      close: () => undefined,
+    }
+  },
 }))
 
 vi.mock('../../src/worker/page/client.ts', () => ({
@@ -152,6 +157,7 @@ vi.mock('../../src/worker/page/client.ts', () => ({
 beforeEach(() => {
   world.received = []
   world.asked = []
+  world.formed = []
   world.prepared = Promise.resolve()
   world.linked = Promise.resolve()
   world.lobby = null

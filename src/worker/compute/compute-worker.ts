@@ -326,8 +326,8 @@ class ComputeWorker implements ComputeApi {
     this.#elastic?.signal(ballot, peerRank, attempt, data)
   }
 
-  async memberIsDead(member: string, ballot?: number): Promise<void> {
-    this.#hear((elastic) => elastic.memberIsDead(member, ballot))
+  async memberIsDead(who: string, ballot?: number): Promise<void> {
+    this.#hear((elastic) => elastic.memberIsDead(who, ballot))
   }
 
   async doubt(member: string): Promise<void> {

@@ -320,9 +320,9 @@ export class RunMember {
   }
 
   /** Its process has ended; with `ballot`: it has left, as the server says. */
-  memberIsDead(member: string, ballot?: number): void {
+  memberIsDead(who: string, ballot?: number): void {
     const { presence } = this.#member
-    for (const id of this.#livesOf(member))
+    for (const id of this.#livesOf(who))
       if (ballot === undefined) presence.isDead(id)
       else presence.hasLeft(id, ballot)
   }
@@ -331,8 +331,9 @@ export class RunMember {
     for (const id of this.#livesOf(member)) this.#member.presence.doubt(id)
   }
 
-  #livesOf(member: string): string[] {
-    return this.#member.links.known.filter((id) => memberOf(id) === member)
+  /** `who`: a member of the room, or one life. */
+  #livesOf(who: string): string[] {
+    return this.#member.links.known.filter((id) => id === who || memberOf(id) === who)
   }
 
   leftOut(why: string): void {

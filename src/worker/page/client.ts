@@ -83,7 +83,7 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
     admit: (admission) => race(remote.admit(admission)),
     notLinked: (...args) => race(remote.notLinked(...args)),
     signal: (...args) => race(remote.signal(...args)),
-    memberIsDead: (member, ballot) => race(remote.memberIsDead(member, ballot)),
+    memberIsDead: (who, ballot) => race(remote.memberIsDead(who, ballot)),
     doubt: (member) => race(remote.doubt(member)),
     firstHalf: (ballot, first) => race(remote.firstHalf(ballot, first)),
     leftOut: (why) => race(remote.leftOut(why)),

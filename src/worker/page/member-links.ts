@@ -114,7 +114,7 @@ export class MemberLinks {
         const newcomers = [{ rank: peerRank, id: life, machine: machineKey(members[peerRank]) }]
         compute.admit({ epoch, newcomers }).catch(() => undefined)
       },
-      onGone: () => void compute.memberIsDead(members[peerRank].id).catch(() => undefined),
+      onGone: () => void compute.memberIsDead(life).catch(() => undefined),
     })
     ring.connected.catch(() => undefined)
     const receive = (attempt: number, data: JsonValue) => hear(attempt, data)

@@ -117,6 +117,8 @@ export class MemberRun {
   /** Who was ever in the run with this tab, by id in the room. */
   readonly #known = new Map<string, { member: AssignedMember; link: AssignedLink | undefined }>()
   #rank: number
+  /** In which the server has linked tabs to this one. */
+  #newestEpoch: number
   /** The newest roster that this tab was in. */
   #ballot: number
   /** The server has let this tab's half continue, and the worker has not told yet whether it has. */
@@ -151,7 +153,7 @@ export class MemberRun {
     this.#tab = tab
     this.#first = assignment
     this.#rank = rank
-    this.#ballot = epoch
+    this.#ballot = this.#newestEpoch = epoch
     this.#members = members.map(({ id }) => id)
     this.#know(assignment)
     this.#own = new MemberLinks(tab)
@@ -210,6 +212,9 @@ export class MemberRun {
   follow(assignment: Assignment): boolean {
     const { key, epoch, links } = assignment
     if (key === undefined || !this.isRunning || this.#first.key !== key) return false
+    // An epoch that comes again would give a newcomer the life of one that is there.
+    if (epoch <= this.#newestEpoch) return true
+    this.#newestEpoch = epoch
     tell(1, 'room', () => `epoch ${epoch}: links to ${links.length} newcomers`)
     this.#know(assignment)
     this.#linkings.push({ assignment, ring: this.#formLinks(assignment), isAdmitted: false })
@@ -394,8 +399,9 @@ export class MemberRun {
         if (!this.#isOver && this.#first === assignment) listener.onLinked?.(peerRank, kind)
       },
       onGone: (peerRank) => {
-        if (this.continuesWithoutThis)
-          compute.memberIsDead(members[peerRank].id).catch(() => undefined)
+        // Not by the member's id alone: the server may have called another tab so.
+        const gone = lifeAt(assignment, peerRank) ?? members[peerRank].id
+        if (this.continuesWithoutThis) compute.memberIsDead(gone).catch(() => undefined)
       },
     })
   }
@@ -416,9 +422,8 @@ export class MemberRun {
   }
 
   get #membership(): Membership {
-    const { epoch, run, key, rank, worldSize, joining = 0, members } = this.#first
+    const { epoch, run, key, rank, worldSize, members } = this.#first
     const joins = run !== undefined && run !== epoch
-    const isUnknown = (at: number) => joins && at < worldSize - joining
     return {
       epoch,
       rank,
@@ -432,7 +437,7 @@ export class MemberRun {
           key,
           self: this.#self,
           keys: this.#tab.keys,
-          ids: members.map((member, at) => (isUnknown(at) ? null : lifeOf(member, epoch))),
+          ids: members.map((_, at) => lifeAt(this.#first, at)),
           members: members.map(({ id }) => id),
           machines: members.map(machineKey),
           former: this.#tab.formerIn(key),
@@ -594,6 +599,12 @@ export class MemberRun {
       else finish()
     })
   }
+}
+
+/** Null for a rank of a run that this tab joins: it says itself who it is. */
+function lifeAt({ epoch, run, worldSize, joining = 0, members }: Assignment, at: number) {
+  const joins = run !== undefined && run !== epoch
+  return joins && at < worldSize - joining ? null : lifeOf(members[at], epoch)
 }
 
 const codeOf = (thrown: unknown) => (thrown instanceof TabringError ? thrown.code : undefined)

@@ -46,9 +46,9 @@ function linksOf(hostTags: readonly string[], pair: LocalPorts['pair']) {
   return { links, calls, form, lives }
 }
 
-const portPair = () => {
+const portPair = (gone = new Promise<void>(() => undefined)) => {
   const port = { close: vi.fn() } as unknown as MessagePort
-  return { port, gone: new Promise<void>(() => undefined), release: vi.fn() }
+  return { port, gone, release: vi.fn() }
 }
 
 test('a link by ports is given to the worker with the life at its other end, each apart from the others', async () => {
@@ -66,6 +66,12 @@ test('a link by ports is given to the worker with the life at its other end, eac
     { epoch: epochs[0], newcomers: [{ rank: 1, id: lives[1], machine: 'a' }] },
   ])
   expect(keys[0]).toContain('65537')
+})
+
+test('of a tab that closes at the other end of a port the worker hears by its life', async () => {
+  const { calls, form, lives } = linksOf(['a', 'a'], async () => portPair(Promise.resolve()))
+  await form(65_537, 1)
+  await vi.waitFor(() => expect(calls).toContainEqual(['memberIsDead', lives[1]]))
 })
 
 test('a link that cannot be made is named to the worker', async () => {

@@ -96,6 +96,21 @@ it('a member that has left is dead for sure, one whose connection has ended is a
   expect(world.asked[1]).toEqual(['memberIsDead', '2', 7])
 })
 
+it('a tab that the server calls by the id of a rank takes only itself along when it closes', async () => {
+  await running(2)
+  const named = (epoch: number) => ({ ...assignment(epoch, 3), joining: 1 })
+  const { members } = assignment(1, 3)
+  members[2] = { ...members[1]! }
+  world.hear('assign', { ...named(2), members })
+  world.formed[1]!.onGone!(2)
+  expect(world.asked).toEqual([['memberIsDead', '1.2']])
+  // By an epoch that has been it would have the name of that rank in the run.
+  for (const epoch of [1, 2]) world.hear('assign', { ...named(epoch), members })
+  expect(world.formed).toHaveLength(2)
+  world.formed[0]!.onGone!(1)
+  expect(world.asked[1]).toEqual(['memberIsDead', '1.1'])
+})
+
 it('a run that ends well tells the room what it has come to', async () => {
   await running(2)
   world.finish({ value: 0.9, seconds: 6 })

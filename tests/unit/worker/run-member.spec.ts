@@ -59,6 +59,23 @@ it('a member that is dead before the first group is not waited for', async () =>
   expect(happened).toMatchObject([{ event: 'roster', members: ['a.1'], rank: 0 }, 1])
 })
 
+it('the end of a tab with the id of a rank, and another life, leaves that rank in the run', async () => {
+  const { env, elastic, others, happened } = makeMember()
+  const [own, other] = memoryPair(env)
+  other.onmessage = () => undefined
+  const newcomers = [{ rank: 2, id: 'b.2', machine: 'x' }]
+  elastic.admit({ epoch: 2, newcomers }, new Map([[2, own]]))
+  const ended: string[] = []
+  others[0]!.onmessage = () => undefined
+  others[0]!.onend = () => ended.push('that of the rank')
+  other.onend = () => ended.push('that of the tab')
+  elastic.memberIsDead('b.2')
+  await env.advance(1000)
+  expect(ended).toEqual(['that of the tab'])
+  expect(happened).toEqual([])
+  elastic.end(false)
+})
+
 it('the server takes nobody its link by naming another tab so, in an epoch that has been', async () => {
   const { env, elastic, ids, others } = makeMember()
   const [, rank] = ids

@@ -722,7 +722,7 @@ export class ElasticWorld {
     for (const other of this.alive) {
       const end = this.#ends.get(`${other.id} ${life.id}`)
       if (other.machine === life.machine)
-        other.place.after(20, () => other.elastic?.memberIsDead(memberOf(life.id)))
+        other.place.after(20, () => other.elastic?.memberIsDead(life.id))
       other.place.after(6000 * (1 + this.env.chance()), () => end?.close('its connection failed'))
     }
   }
