@@ -139,6 +139,8 @@ export interface ComputeApi {
   signal(ballot: number, peerRank: number, attempt: number, data: string): Promise<void>
   /** A member of the room, or one life of it, is dead for sure; `ballot`: of the newest roster that it may have been in, default: that of this rank. */
   memberIsDead(who: string, ballot?: number): Promise<void>
+  /** The host, at this tab, has removed a member of the room: its links end, and those of the other ranks to it. */
+  remove(member: string): Promise<void>
   /** The connection of a member to the server has ended: it is lost unless it answers. */
   doubt(member: string): Promise<void>
   /** Answers the event `half`. */

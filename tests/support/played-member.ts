@@ -93,6 +93,10 @@ vi.mock('../../src/peer/tab/signal.ts', () => ({
     abort = (...words: unknown[]) => world.received.push(['abort', ...words])
     start = (_settings: unknown, ...words: unknown[]) => world.received.push(['start', ...words])
     done = (...words: unknown[]) => world.received.push(['done', ...words])
+    get isMaker() {
+      return this.lobby?.maker === this.id
+    }
+    remove = (...words: unknown[]) => world.received.push(['remove', ...words])
     bye = () => {
       world.received.push(['bye'])
       world.leftRooms.push(this.#room)
@@ -143,6 +147,7 @@ vi.mock('../../src/worker/page/client.ts', () => ({
       },
       admit: async (...words) => void world.asked.push(['admit', ...words]),
       memberIsDead: async (...words) => void world.asked.push(['memberIsDead', ...words]),
+      remove: async (...words) => void world.asked.push(['remove', ...words]),
       doubt: async (...words) => void world.asked.push(['doubt', ...words]),
       firstHalf: async (...words) => void world.asked.push(['firstHalf', ...words]),
       leftOut: async (...words) => void world.asked.push(['leftOut', ...words]),
@@ -227,14 +232,16 @@ export const ends: RunEnd[] = []
 export const reasons: Error[] = []
 
 /** A member in an elastic run that has begun. */
-export async function running(worldSize: number): Promise<void> {
+export async function running(worldSize: number): Promise<RoomMember> {
   heard.length = 0
   regrouped.length = 0
   ends.length = 0
   reasons.length = 0
-  await newMember(({ event }) => heard.push(event)).join({} as AdapterFacts)
+  const member = newMember(({ event }) => heard.push(event))
+  await member.join({} as AdapterFacts)
   world.hear('assign', assignment(1, worldSize))
   world.hear('start', { epoch: 1, settings })
+  return member
 }
 
 export { world }

@@ -174,6 +174,17 @@ export class ElasticMember implements MemberView {
     })
   }
 
+  /**
+   * The host, at this tab, has removed that one, which may answer and train on. It counts as one that has said bye: perhaps it is in a later roster.
+   * This member calls, since the others end their links to it as they enter a roster without it.
+   */
+  remove(id: string): void {
+    if (this.#state === 'over' || this.presence.dead.has(id)) return
+    const isMember = this.#roster?.members.includes(id) === true
+    this.presence.left(id, { entered: this.#roster?.ballot ?? 0, isDone: false })
+    if (isMember && this.#state !== 'leading') this.#lead(false)
+  }
+
   /** A person has decided: those that are missing count as dead. */
   continueWithout(): void {
     if (!this.#roster || !this.presence.giveUp(this.#roster.ballot)) return

@@ -113,7 +113,10 @@ export class Presence {
   }
 
   /** That member says bye. */
-  left(id: string, { entered, isDone }: Extract<ElasticMessage, { type: 'bye' }>): void {
+  left(
+    id: string,
+    { entered, isDone }: Pick<Extract<ElasticMessage, { type: 'bye' }>, 'entered' | 'isDone'>,
+  ): void {
     if (this.dead.has(id)) return
     if (this.dead.size >= maxDead) this.#forgetStrangers()
     this.saidBye.add(id)

@@ -330,6 +330,10 @@ class ComputeWorker implements ComputeApi {
     this.#hear((elastic) => elastic.memberIsDead(who, ballot))
   }
 
+  async remove(member: string): Promise<void> {
+    this.#hear((elastic) => elastic.remove(member))
+  }
+
   async doubt(member: string): Promise<void> {
     this.#hear((elastic) => elastic.doubt(member))
   }

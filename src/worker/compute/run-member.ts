@@ -327,6 +327,13 @@ export class RunMember {
       else presence.hasLeft(id, ballot)
   }
 
+  /** The host, at this tab, has removed it. */
+  remove(member: string): void {
+    const { links, roster } = this.#member
+    for (const id of new Set([...links.known, ...(roster?.members ?? [])]))
+      if (memberOf(id) === member) this.#member.remove(id)
+  }
+
   doubt(member: string): void {
     for (const id of this.#livesOf(member)) this.#member.presence.doubt(id)
   }

@@ -84,6 +84,7 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
     notLinked: (...args) => race(remote.notLinked(...args)),
     signal: (...args) => race(remote.signal(...args)),
     memberIsDead: (who, ballot) => race(remote.memberIsDead(who, ballot)),
+    remove: (member) => race(remote.remove(member)),
     doubt: (member) => race(remote.doubt(member)),
     firstHalf: (ballot, first) => race(remote.firstHalf(ballot, first)),
     leftOut: (why) => race(remote.leftOut(why)),

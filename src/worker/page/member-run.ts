@@ -295,6 +295,12 @@ export class MemberRun {
     sent.catch(() => undefined)
   }
 
+  /** This tab's person, the host, removes a member, which may not obey the room. */
+  remove(id: string): void {
+    if (this.continuesWithoutThis && this.isRunning)
+      this.#tab.compute.remove(id).catch(() => undefined)
+  }
+
   /** The server's answer to the worker's question. */
   firstHalf(key: string, ballot: number, first: readonly string[] | null): void {
     if (key !== this.#first.key) return

@@ -461,6 +461,7 @@ export class RoomMember {
   }
   remove(id: string): void {
     this.#client?.remove(id)
+    if (this.#client?.isMaker) this.#run?.remove(id)
   }
 
   /** Shows the others what this tab would start; for the maker. */

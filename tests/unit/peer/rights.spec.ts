@@ -287,6 +287,33 @@ describe('a member that lies', () => {
     expect(place.world.now()).toBeLessThan(60_000)
   })
 
+  test.each([0, 3])(
+    'obeys no removal, answers every call and ping, and calls itself each second: once the host, member %i, has removed it, all links to it end',
+    async (at) => {
+      const { honest, tab } = withLiar((message) => {
+        const roster = { ballot: 1, members: ['a', 'b', 'm', 'c', 'd'], before: [], isRing: false }
+        const linked = ['a', 'b', 'c', 'd']
+        if (message.type === 'ping') tab.say({ type: 'pong' })
+        else if (message.type === 'call')
+          tab.say({ ...report, ballot: message.ballot, roster, proved: 1, linked })
+      })
+      const ended = tab.links.map(() => false)
+      for (const [link, one] of tab.links.entries()) one.onend = () => (ended[link] = true)
+      for (const count of [1, 2, 3, 4, 5])
+        place.world.after(count * 1000, () => {
+          const ballot = (count + 1) * 2 ** 16 + 2
+          tab.say({ type: 'call', ballot, entered: 1, isPlanned: false })
+        })
+      await place.world.advance(2500)
+      honest[at]!.elastic.remove('m')
+      const next = honest.map(({ elastic }) => namesOf(elastic.next()))
+      expect(await Promise.all(next)).toEqual(['abcd', 'abcd', 'abcd', 'abcd'])
+      expect(place.world.now()).toBeLessThan(10_000)
+      await place.world.advance(10)
+      expect(ended).toEqual([true, true, true, true])
+    },
+  )
+
   test('reports a former life that is another member: that one stays', async () => {
     const { honest, tab } = withLiar((message) => {
       if (message.type !== 'call') return

@@ -111,6 +111,20 @@ it('a tab that the server calls by the id of a rank takes only itself along when
   expect(world.asked[1]).toEqual(['memberIsDead', '1.1'])
 })
 
+it.each([
+  ['the host', '0', [['remove', '2']]],
+  ['a tab that is not', '1', []],
+])(
+  'of a rank that %s removes its worker hears where the room has it so',
+  async (_who, maker, asked) => {
+    const member = await running(3)
+    world.lobby = { maker }
+    member.remove('2')
+    expect(world.received.at(-1)).toEqual(['remove', '2'])
+    expect(world.asked).toEqual(asked)
+  },
+)
+
 it('a run that ends well tells the room what it has come to', async () => {
   await running(2)
   world.finish({ value: 0.9, seconds: 6 })
