@@ -36,7 +36,7 @@ export class SlowMembers {
   #dueMs = 0
   #count = 0
   #isReported = false
-  /** What the link that is waited for carries, as long as that holds up the steps, and still once the group has ended. */
+  /** What the link that is waited for carries, or this member's own ones as others say, as long as that holds up the steps, and still once the group has ended. */
   own: string | undefined
   #cancel: () => void = () => undefined
 
@@ -73,7 +73,9 @@ export class SlowMembers {
   #check(): void {
     const { env } = this.#view.options
     const ranks = this.#ranks
-    if (this.#view.isRunning) this.own = this.#ownWords()
+    if (this.#view.isRunning)
+      this.own =
+        this.#ownWords() ?? (this.#named.has(this.#view.options.self) ? this.own : undefined)
     if (!this.#isHeldUp || ranks.length < 2) this.forget()
     else if (this.#measured === undefined && env.now() >= this.#dueMs) {
       const { heldBy } = this.#pace()!
@@ -160,6 +162,8 @@ export class SlowMembers {
     const { options, listener, newcomers } = this.#view
     this.#isReported = true
     this.#named.add(id)
+    // Where this member sends all that it has and waits for nobody, only others find it.
+    if (id === options.self) this.own ??= why.replace(/^it (.*)\.$/, '$1')
     listener.holdsUp?.(id, why)
     const members = this.#ranks
     const others = members.filter((one) => !this.#named.has(one))

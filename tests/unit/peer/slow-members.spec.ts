@@ -30,6 +30,8 @@ interface Rank {
 
 let world = new VirtualEnv(1)
 let ranks: Rank[] = []
+/** The rank that waits for nobody's bytes, as one whose own do not get away. */
+let sender = ''
 /** By the two ids. */
 const rates = new Map<string, { delayMs(): number; bytesPerMs: number }>()
 
@@ -39,6 +41,7 @@ afterEach(() => {
     group.destroy()
   }
   rates.clear()
+  sender = ''
 })
 
 const sleep = (ms: number) => new Promise<void>((resolve) => world.after(ms, resolve))
@@ -50,7 +53,7 @@ function rankOf(id: string, ids: readonly string[], computesMs: number): Rank {
     const { patience, lastStepMs, stepBeganMs, group } = made
     if (lastStepMs === 0) return undefined
     const newestStepMs = Math.max(lastStepMs, world.now() - stepBeganMs)
-    const { heldBy } = group
+    const heldBy = id === sender ? null : group.heldBy
     const now = { bytes: 8 * elements, stepMs: lastStepMs, newestStepMs, heldBy, isPaused: false }
     return { ...now, restMs: patience.restMs, limitMs: exchangeLimitMs }
   }
@@ -202,6 +205,17 @@ test.each(['a', 'b', 'c'])(
     ])
   },
 )
+
+test('three ranks, of which one cannot send and waits for nobody: it says why it is left out, as the others have told it', async () => {
+  sender = 'c'
+  const [, , c] = begin('abc')
+  await world.advance(5000)
+  turn((pair) => pair.includes('c'), slow)
+  await world.advance(15_000)
+  expect(c!.received.map(({ text }) => text)).toContainEqual(
+    expect.stringMatching(/^c waits: its connection carries a step's gradients in \d+ s, and/),
+  )
+})
 
 test('five ranks, and one link between two that turns slow: one of the two is left out', async () => {
   const all = begin('abcde')
