@@ -110,8 +110,10 @@ export class ExactStep implements StepProgram {
   readonly flags = { own: 0, sum: 0 }
   #audits: Audits | undefined
   #draw = new AuditDraw()
-  /** What this rank gave to the sums of a step, while audits may ask for it. */
-  #given = new Int32Array(0)
+  /** What this rank gave beside its gradients, which its device still has when an audit asks for them. */
+  readonly #givenTail: Int32Array<ArrayBuffer>
+  /** Of audits; as long as `#words` from the first one on. */
+  #audited = new Int32Array(0)
   times: StepTimes = noTimes
   /** What the virtual worker took that was computed as the proof of bits; undefined before that. units: µs. */
   proofUs: number | undefined
@@ -130,6 +132,7 @@ export class ExactStep implements StepProgram {
     const outputs = program.prepared.outputs.map(({ name }) => name)
     this.#tail = new Tail(options.virtualWorkers, trackedIn(program), outputs)
     this.#words = new Int32Array(sums.elements + this.#tail.length)
+    this.#givenTail = new Int32Array(this.#tail.length)
     const { lossScale, weightOf } = options
     this.#replays = new Replays({ program, layout, lossScale, weightOf, ranks: () => this.#ranks })
     for (const holder of this.#holders)
@@ -177,7 +180,7 @@ export class ExactStep implements StepProgram {
     this.#audits = undefined
   }
 
-  /** Ranks check each other's gradients from now on. All ranks of the group call it, before the next step. memory: that of the sums, twice. */
+  /** Ranks check each other's gradients from now on. All ranks of the group call it, before the next step. memory: that of the sums. */
   auditBy(audits: Audits): void {
     this.#audits = audits
     this.#draw = new AuditDraw()
@@ -261,16 +264,14 @@ export class ExactStep implements StepProgram {
         tail: this.#tail,
         words,
       })
-      this.#tail.writeFlags(words.subarray(this.#sums.elements), flags)
+      const tail = words.subarray(this.#sums.elements)
+      this.#tail.writeFlags(tail, flags)
+      this.#givenTail.set(tail)
       const sentMs = performance.now()
-      if (this.#audits) {
-        if (this.#given.length < words.length) this.#given = new Int32Array(words.length)
-        this.#given.set(words)
-      }
       await this.#sum(words, group, label)
       times.wire += performance.now() - sentMs
       const sums = words.subarray(0, this.#sums.elements)
-      const received = this.#tail.read(words.subarray(this.#sums.elements))
+      const received = this.#tail.read(tail)
       this.flags.sum = received.flags
       this.#checkRows(received)
       if (received.notFinite.length > 0) {
@@ -289,7 +290,7 @@ export class ExactStep implements StepProgram {
       const isLast = !areFinite || (judged.isSaturated && attempt >= maxAttempts)
       const isLeftOut = isLast && Boolean(lossScale?.shrink())
       if (isLeftOut || (!judged.isSaturated && !isMeasuring)) {
-        await this.#audit(exponents)
+        times.audit = await this.#audit(exponents)
         const updateMs = performance.now()
         if (!isLeftOut) {
           optimizer.exponents = judged.exponents.map((exponent) => exponent - scale)
@@ -369,29 +370,33 @@ export class ExactStep implements StepProgram {
 
   /**
    * Computes another rank's virtual workers again where the draw says so, before the update. `isForced`: in any case, since gradients of one rank
-   * end the run of all. errors: those of `audit`.
+   * end the run of all. Returns how long it took. units: ms. errors: those of `audit`.
    */
-  async #audit(exponents: Int32Array<ArrayBuffer>, { isForced = false } = {}): Promise<void> {
+  async #audit(exponents: Int32Array<ArrayBuffer>, { isForced = false } = {}): Promise<number> {
     const audits = this.#audits
-    if (!audits) return
+    if (!audits) return 0
     const { group, workers } = this.#ranks
     const { assignment } = workers
     const sums = this.#sums.elements
     const drawn = hashOf([this.#words.subarray(sums)])
     const seed = this.#draw.take(drawn) ?? (isForced ? drawn[1] : undefined)
-    if (seed === undefined) return
+    if (seed === undefined) return 0
+    const beganMs = performance.now()
     const digest = (words: Int32Array<ArrayBuffer>): Digest => {
       const computed = this.#tail.computed(words.subarray(sums))
       const [a, b] = digestOf(words.subarray(0, sums), seed)
       const [c, d] = digestOf(computed, ~seed)
       return [(a + c) >>> 0, (b + d) >>> 0]
     }
-    const words = new Int32Array(this.#words.length)
+    if (this.#audited.length === 0) this.#audited = new Int32Array(this.#words.length)
+    const words = this.#audited
+    await this.#replays.readInto(words.subarray(0, sums))
+    words.set(this.#givenTail, sums)
     await audit({
       group,
       step: this.#stepsDone + 1,
       seed,
-      own: digest(this.#given),
+      own: digest(words),
       sum: digest(this.#words),
       again: async (rank) => {
         const first = assignment.firstOf(rank)
@@ -403,6 +408,7 @@ export class ExactStep implements StepProgram {
       },
       audits,
     })
+    return performance.now() - beganMs
   }
 
   /** Updates all parameters. `count`: the samples in the sums, times their scale. */

@@ -70,6 +70,8 @@ export class Replays {
   readonly #options: ReplaysOptions
   /** As the pool has them. */
   readonly #exponentWords: Int32Array<ArrayBuffer>
+  /** Whether the sums are those of the newest `compute`: it may have had no virtual worker. */
+  #isSummed = false
 
   constructor(options: ReplaysOptions) {
     this.#options = options
@@ -117,14 +119,17 @@ export class Replays {
       if (ownTail.hasBuffers) await replay
     }
     await Promise.all(replays)
-    if (replays.length === 0) {
-      sums.fill(0)
-      return 0
-    }
-    const tookMs = (env.now() - beganMs) / replays.length
-    ownTail.writeTimes(tail, first, replays.length, tookMs)
-    await layout.sums.readInto(sums)
+    this.#isSummed = replays.length > 0
+    const tookMs = this.#isSummed ? (env.now() - beganMs) / replays.length : 0
+    if (this.#isSummed) ownTail.writeTimes(tail, first, replays.length, tookMs)
+    await this.readInto(sums)
     return tookMs
+  }
+
+  /** Reads the sums and marks of the newest `compute`. */
+  async readInto(sums: Int32Array<ArrayBuffer>): Promise<void> {
+    if (this.#isSummed) await this.#options.layout.sums.readInto(sums)
+    else sums.fill(0)
   }
 
   /** Begins the replay of virtual worker number `i` of those whose rows `inputs` has; undefined where it has nothing that counts. */

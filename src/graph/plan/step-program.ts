@@ -44,6 +44,8 @@ export interface StepTimes {
   readonly wire: number
   /** Time from gradients to new parameters, with several ranks including their transfer between host and device. */
   readonly optimizer: number
+  /** Computing another rank's gradients again, and comparing them: in some steps of an `exact` run on the device `cpu`. */
+  readonly audit: number
 }
 
 /** Times of one run, and its start and end on the `performance.now()` clock; the run may have waited for the one before it. */
@@ -73,7 +75,14 @@ export function runTimesOf(outputs: RunOutputs): RunTimes {
   )
 }
 
-export const noTimes: StepTimes = { forward: 0, backward: 0, wait: 0, wire: 0, optimizer: 0 }
+export const noTimes: StepTimes = {
+  forward: 0,
+  backward: 0,
+  wait: 0,
+  wire: 0,
+  optimizer: 0,
+  audit: 0,
+}
 
 /** Reports something that happened in a run: a name and `performance.now()`. */
 export type OnMark = (name: string, atMs: number) => void

@@ -219,5 +219,6 @@ function meanTimes(parts: readonly PartProgram[], ms: number): StepTimes {
     parts.reduce((sum, { program }) => sum + program.times[part], 0) / parts.length
   const [forward, backward, optimizer] = phases.map(mean)
   const wire = mean('wire')
-  return { forward, backward, optimizer, wire, wait: ms - forward - backward - optimizer - wire }
+  const wait = ms - forward - backward - optimizer - wire
+  return { ...noTimes, forward, backward, optimizer, wire, wait }
 }

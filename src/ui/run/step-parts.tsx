@@ -20,13 +20,15 @@ const parts: readonly Part[] = [
     title: 'Gradients and parameters in flight, not hidden by backward',
   },
   { key: 'optimizer', label: 'Optimizer', title: 'From the gradients to new parameters' },
+  { key: 'audit', label: 'Audit', title: "Computing another rank's gradients again" },
 ]
 
-/** The parts to show: with one rank without those of the ring, and as one where the device does not tell them apart. */
+/** The parts to show: those of audits where there are any, with one rank without those of the ring, and as one where the device does not tell them apart. */
 function partsOf(times: StepParts, worldSize: number): readonly Part[] {
   const isReport = times.forward > 0 || times.backward === 0
   return parts.flatMap((part) => {
     if (worldSize === 1 && (part.key === 'wait' || part.key === 'wire')) return []
+    if (part.key === 'audit' && times.audit === 0) return []
     if (isReport) return [part]
     if (part.key === 'forward' || (part.key === 'optimizer' && worldSize === 1)) return []
     const title = 'This GPU has no timer for the phases of a step'

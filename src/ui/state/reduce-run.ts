@@ -292,14 +292,7 @@ const blendShare = 0.1
 
 function blend(old: StepParts | null, now: StepParts): StepParts {
   if (!old) return { ...now }
-  const mix = (key: keyof StepParts) => old[key] + blendShare * (now[key] - old[key])
-  return {
-    data: mix('data'),
-    forward: mix('forward'),
-    backward: mix('backward'),
-    wait: mix('wait'),
-    wire: mix('wire'),
-    optimizer: mix('optimizer'),
-    total: mix('total'),
-  }
+  const keys = Object.keys(now) as (keyof StepParts)[]
+  const mixed = keys.map((key) => [key, old[key] + blendShare * (now[key] - old[key])])
+  return Object.fromEntries(mixed) as unknown as StepParts
 }

@@ -17,6 +17,7 @@ import { isSameTraining, slotOf, strategies } from '../../../demos/strategies/st
 import { StrategyLog } from '../../../demos/strategies/strategy-log.ts'
 import { differenceOf, verdictsOf } from '../../../demos/strategies/verdicts.ts'
 import { tasks } from '../../../demos/tasks.ts'
+import { noTimes } from '../../../src/graph/plan/step-program.ts'
 import { planDraws } from '../../../src/trainer/evaluate/share-batches.ts'
 import type { RunResult } from '../../../src/worker/api.ts'
 
@@ -104,7 +105,7 @@ describe("the comparison's settings", () => {
   })
 })
 
-const noTimes = { data: 0, forward: 0, backward: 0, wait: 0, wire: 0, optimizer: 0, total: 0 }
+const times = { data: 0, ...noTimes, total: 0 }
 
 /** A log as its ranks tell it: `losses` by rank, a step each 10 ms, a test of 1 s behind the first one. */
 function logOf(name: string, losses: readonly (readonly number[])[], hashes: readonly string[]) {
@@ -117,7 +118,7 @@ function logOf(name: string, losses: readonly (readonly number[])[], hashes: rea
   for (let i = 0; i < steps; i++) {
     for (const [rank, own] of losses.entries()) {
       const atMs = 500 + 10 * (i + 1) + (i > 0 ? 1000 : 0) + rank
-      const counts = { samples, globalSamples: 96, bytesSent: 5000 + 100 * i, times: noTimes }
+      const counts = { samples, globalSamples: 96, bytesSent: 5000 + 100 * i, times }
       log.add(
         {
           event: 'step',
@@ -194,7 +195,7 @@ describe('what strategies tell', () => {
       epoch: 0,
       loss: 3,
       value: 0,
-      times: noTimes,
+      times,
     } as const
     early.add({ ...step, rank: 1, samples: 48, globalSamples: 96, bytesSent: 0 }, 1)
     expect(early.step).toBe(0)

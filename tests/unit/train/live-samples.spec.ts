@@ -24,7 +24,16 @@ const program = {
   memory: { peakBytes: 1, lowerBoundBytes: 1, deviceBytes: 100, ioBytes: 20 },
 } as unknown as StepProgram
 
-const times = { data: 1, forward: 2, backward: 3, wait: 0, wire: 0, optimizer: 1, total: 7 }
+const times = {
+  data: 1,
+  forward: 2,
+  backward: 3,
+  wait: 0,
+  wire: 0,
+  optimizer: 1,
+  audit: 0,
+  total: 7,
+}
 
 /** Ranks that step together on a virtual clock; `stepMs` says how long a step takes each. */
 async function train(
