@@ -121,7 +121,7 @@ export class FunctionCode {
 
   /** Words of two vectors by number: 0 to 3 of the first, 4 to 7 of the second. */
   shuffle(first: Local<'v128'>, second: Local<'v128'>, words: readonly number[]): Local<'v128'> {
-    const bytes = words.flatMap((word) => [0, 1, 2, 3].map((byte) => 4 * word + byte))
+    const bytes = Array.from({ length: 16 }, (_, i) => 4 * words[i >> 2] + (i & 3))
     return this.#apply('v128', [...control.shuffle, ...bytes], [first, second])
   }
 

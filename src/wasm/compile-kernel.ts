@@ -29,7 +29,7 @@ const runParameters = ['first', 'count', 'groupsX', 'groupsY', 'scratch'] as con
 /** A kernel may be written so often until all is known about its variables; each time finds one more, or it is done. */
 const maxAttempts = 200
 const vectorBytes = 16
-const preludeFunctions = parse(prelude).functions
+const preludeFunctions = [...parse(prelude).functions]
 
 /**
  * Compiles a compute shader to WebAssembly, where four neighbouring invocations are computed at once if none of its buffers holds vectors.
@@ -38,11 +38,10 @@ const preludeFunctions = parse(prelude).functions
  */
 export function compileKernel(wgsl: string, { isShared = false } = {}): CompiledKernel {
   const shader = parse(wgsl)
-  const functions = new Map([...preludeFunctions, ...shader.functions])
   const findings = new Findings()
   for (let attempt = 0; attempt < maxAttempts; attempt++) {
     findings.hasChanged = false
-    const kernel = new Kernel({ shader, functions }, findings)
+    const kernel = new Kernel(shader, findings)
     const code = kernel.write()
     if (!findings.hasChanged)
       return {
@@ -70,9 +69,10 @@ class Kernel {
   scratchBytes = 0
   /** Of those, at the begin: variables of the workgroup. */
   readonly #workgroupBytes: number
+  readonly #withBarriers: ReadonlySet<string>
 
-  constructor(source: KernelSource, findings: Findings) {
-    this.#shader = source.shader
+  constructor(shader: Shader, findings: Findings) {
+    this.#shader = shader
     this.#findings = findings
     const parameters = runParameters.map(() => this.#code.parameter('i32'))
     ;[this.#first, this.#count, this.#groupsX, this.#groupsY, this.#scratchBase] = parameters
@@ -81,7 +81,7 @@ class Kernel {
       .sort((a, b) => a.binding - b.binding)
     this.bindings = buffers.map(({ binding }) => binding)
     const addresses = buffers.map(() => this.#code.parameter('i32'))
-    this.#source = source
+    this.#source = sourceOf(shader, shader.functions)
     const plain = this.#writer(1)
     for (const constants of this.#shader.constants) {
       plain.declare(constants)
@@ -101,15 +101,14 @@ class Kernel {
       const [part] = plain.value(condition).parts
       return part.kind === 'constant' ? part.value !== 0 : undefined
     }
-    this.#source = {
-      shader: this.#shader,
-      functions: new Map(
-        [...source.functions].map(([name, one]): [string, FunctionDeclaration] => [
-          name,
-          { ...one, body: simplify(one.body, truth) },
-        ]),
-      ),
-    }
+    const functions = new Map(
+      [...shader.functions].map(([name, one]): [string, FunctionDeclaration] => [
+        name,
+        { ...one, body: simplify(one.body, truth) },
+      ]),
+    )
+    this.#withBarriers = functionsWithBarriers(functions)
+    this.#source = sourceOf(shader, functions)
     for (const [i, { name, type, line }] of buffers.entries())
       this.#global.set(name, memoryAt(addresses[i], plain.type(type, line)))
     for (const { name, type, space, line } of this.#shader.variables) {
@@ -162,7 +161,6 @@ class Kernel {
     const main = this.#source.functions.get('main')
     if (!main) throw shaderError(1, 'there is no function "main"')
     const code = this.#code
-    const withBarriers = functionsWithBarriers(this.#source.functions)
     code.loop(this.#count, 1, (at) => {
       const number = code.i32('i32.add', this.#first, at)
       const rest = code.i32('i32.div_u', number, this.#groupsX)
@@ -171,7 +169,7 @@ class Kernel {
         code.i32('i32.rem_u', rest, this.#groupsY),
         code.i32('i32.div_u', rest, this.#groupsY),
       ].map((local): Part => ({ kind: 'scalar', local }))
-      if (withBarriers.has('main')) this.#writeGroup(main, group, withBarriers)
+      if (this.#withBarriers.has('main')) this.#writeGroup(main, group)
       else this.#writeInvocations(main, group)
     })
     return code
@@ -235,17 +233,13 @@ class Kernel {
     })
   }
 
-  #writeGroup(
-    main: FunctionDeclaration,
-    group: readonly Part[],
-    withBarriers: ReadonlySet<string>,
-  ): void {
+  #writeGroup(main: FunctionDeclaration, group: readonly Part[]): void {
     const writer = this.#writer(1)
     const count = this.#invocations
     const groups = new GroupWriter(
       writer,
       this.#source.functions,
-      withBarriers,
+      this.#withBarriers,
       this.#scratch,
       count,
     )
@@ -301,6 +295,11 @@ class Kernel {
     throw shaderError(1, `the builtin value "${builtin}" is not supported`)
   }
 }
+
+const sourceOf = (
+  shader: Shader,
+  functions: ReadonlyMap<string, FunctionDeclaration>,
+): KernelSource => ({ shader, functions: new Map([...preludeFunctions, ...functions]) })
 
 const typeOfBuiltin = (name: string | undefined): Type =>
   name === 'local_invocation_index' ? scalar('u32') : vectorOf('u32', 3)

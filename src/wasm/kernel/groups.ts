@@ -64,8 +64,9 @@ export class GroupWriter {
         this.#stretch(stretch, around)
         stretch = []
       }
+      const last = around.hasBarrierAfter ? all.length : all.findLastIndex((one) => this.#has(one))
       for (const [i, one] of all.entries()) {
-        const isBefore = around.hasBarrierAfter || all.slice(i + 1).some((next) => this.#has(next))
+        const isBefore = i < last
         const isApart = this.#has(one) || (isBefore && jumpsOut(one))
         if (!isApart) {
           stretch.push(one)

@@ -11,7 +11,7 @@ import type {
 import { shaderError, type Token, tokensOf } from './tokens.ts'
 
 /** Binary operators by how tightly they bind, the loosest first. */
-const levels: readonly (readonly string[])[] = [
+const operators: readonly (readonly string[])[] = [
   ['||'],
   ['&&'],
   ['|'],
@@ -23,6 +23,8 @@ const levels: readonly (readonly string[])[] = [
   ['+', '-'],
   ['*', '/', '%'],
 ]
+const levels = new Map(operators.flatMap((same, level) => same.map((one) => [one, level] as const)))
+const sumLevel = levels.get('+')!
 const assignments = ['=', '+=', '-=', '*=', '/=', '%=', '&=', '|=', '^=', '<<=', '>>=']
 /** Calls whose name has angle brackets. */
 const generic = /^(?:vec[234]|array|bitcast|atomic)$/
@@ -160,7 +162,7 @@ class Parser {
     while (!this.#closesAngle()) {
       // A count may be an expression, of which none has a comparison.
       const isCount = this.#next.kind === 'number' || items.length > 0
-      items.push(isCount ? this.#binary(levels.length - 2) : this.#type())
+      items.push(isCount ? this.#binary(sumLevel) : this.#type())
       this.#takes(',')
     }
     return items
@@ -248,15 +250,16 @@ class Parser {
     return this.#binary(0)
   }
 
-  #binary(level: number): Expression {
-    if (level === levels.length) return this.#unary()
-    let left = this.#binary(level + 1)
-    while (this.#next.kind === 'sign' && levels[level].includes(this.#next.text)) {
+  /** With operators of `loosest` and tighter levels. */
+  #binary(loosest: number): Expression {
+    let left = this.#unary()
+    for (;;) {
       const { text: operator, line } = this.#next
+      const level = levels.get(operator)
+      if (level === undefined || level < loosest) return left
       this.#at++
       left = { kind: 'binary', operator, left, right: this.#binary(level + 1), line }
     }
-    return left
   }
 
   #unary(): Expression {

@@ -6,10 +6,16 @@ export interface Token {
   readonly line: number
 }
 
-const signs =
-  /^(?:<<=|>>=|->|&&|\|\||<<|>>|<=|>=|==|!=|\+=|-=|\*=|\/=|%=|&=|\|=|\^=|\+\+|--|[-+*/%&|^~!<>=(){}[\],;:.@])/
+const blank = /\s+|\/\/.*|\/\*[\s\S]*?\*\//
+const name = /[a-zA-Z_]\w*/
 const number =
-  /^(?:0[xX][0-9a-fA-F]*\.?[0-9a-fA-F]*[pP][+-]?[0-9]+[fh]?|0[xX][0-9a-fA-F]+[iu]?|(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fh]?|[0-9]+[eE][+-]?[0-9]+[fh]?|[0-9]+[fhiu]?)/
+  /0[xX][0-9a-fA-F]*\.?[0-9a-fA-F]*[pP][+-]?[0-9]+[fh]?|0[xX][0-9a-fA-F]+[iu]?|(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fh]?|[0-9]+[eE][+-]?[0-9]+[fh]?|[0-9]+[fhiu]?/
+const sign =
+  /<<=|>>=|->|&&|\|\||<<|>>|<=|>=|==|!=|\+=|-=|\*=|\/=|%=|&=|\|=|\^=|\+\+|--|[-+*/%&|^~!<>=(){}[\],;:.@]/
+const word = new RegExp(
+  [blank, name, number, sign].map(({ source }) => `(${source})`).join('|'),
+  'y',
+)
 
 export const shaderError = (line: number, what: string): GpuError =>
   new GpuError('gpu.compile', `shader: line ${line}: ${what}`)
@@ -18,33 +24,16 @@ export const shaderError = (line: number, what: string): GpuError =>
 export function tokensOf(wgsl: string): Token[] {
   const tokens: Token[] = []
   let line = 1
-  let at = 0
-  const take = (kind: Token['kind'], text: string) => {
-    tokens.push({ kind, text, line })
-    at += text.length
-  }
-  while (at < wgsl.length) {
-    const rest = wgsl.slice(at, at + 80)
-    if (rest[0] === '\n') {
-      line++
-      at++
-    } else if (/^\s/.test(rest)) at++
-    else if (rest.startsWith('//')) {
-      const end = wgsl.indexOf('\n', at)
-      at = end < 0 ? wgsl.length : end
-    } else if (rest.startsWith('/*')) {
-      const end = wgsl.indexOf('*/', at)
-      if (end < 0) throw shaderError(line, 'a comment has no end')
-      line += wgsl.slice(at, end).split('\n').length - 1
-      at = end + 2
+  for (let at = 0; at < wgsl.length; at = word.lastIndex) {
+    word.lastIndex = at
+    const found = word.exec(wgsl)
+    if (!found) throw shaderError(line, `unexpected "${wgsl[at]}"`)
+    const [text, isBlank, isName, isNumber] = found
+    if (isBlank) {
+      for (const one of text) if (one === '\n') line++
     } else {
-      const name = /^[a-zA-Z_]\w*/.exec(rest)?.[0]
-      const digits = name ? undefined : number.exec(rest)?.[0]
-      const sign = name || digits ? undefined : signs.exec(rest)?.[0]
-      if (name) take('name', name)
-      else if (digits) take('number', digits)
-      else if (sign) take('sign', sign)
-      else throw shaderError(line, `unexpected "${rest[0]}"`)
+      if (text === '/' && wgsl[at + 1] === '*') throw shaderError(line, 'a comment has no end')
+      tokens.push({ kind: isName ? 'name' : isNumber ? 'number' : 'sign', text, line })
     }
   }
   tokens.push({ kind: 'end', text: 'the end', line })
