@@ -68,18 +68,33 @@ test('an MLP trains on cpu to the losses of its reference', async () => {
   }
 })
 
-test('200 steps make no buffer, and a destroyed program and model leave none', async () => {
-  const gpu = await openWasm()
-  const { model, step, run } = await mlp({ runtime: new Runtime(gpu) })
-  for (let at = 0; at < 3; at++) await run(at)
-  const { buffers, bindGroups, pipelines } = gpu.counters
-  const held = gpu.usedBytes
-  for (let at = 0; at < 200; at++) await run(at)
-  expect(gpu.counters).toMatchObject({ buffers, bindGroups, pipelines })
-  expect(gpu.usedBytes).toBe(held)
-  step.destroy()
-  model.destroy()
-  expect(gpu.usedBytes).toBe(0)
+/** A device of one thread. */
+function deviceOf(heap: WasmHeap): Runtime {
+  const device = new WasmDevice(heap, compileKernel)
+  const id = { type: 'cpu', index: 0 } as const
+  return new Runtime(new Gpu(device as unknown as GPUDevice, {} as AdapterFacts, id))
+}
+
+test('200 steps and 5 programs make no buffer and take no page more, and destroyed ones leave none', async () => {
+  const heap = new WasmHeap()
+  const runtime = deviceOf(heap)
+  const { gpu } = runtime
+  const bytes = { memory: 0, scratch: 0 }
+  for (let program = 0; program < 5; program++) {
+    const { model, step, run } = await mlp({ runtime })
+    for (let at = 0; at < 3; at++) await run(at)
+    const { buffers, bindGroups, pipelines } = gpu.counters
+    const held = gpu.usedBytes
+    bytes.memory ||= heap.memory.buffer.byteLength
+    for (let at = 0; at < 40; at++) await run(at)
+    expect(gpu.counters).toMatchObject({ buffers, bindGroups, pipelines })
+    expect(gpu.usedBytes).toBe(held)
+    expect(heap.memory.buffer.byteLength).toBe(bytes.memory)
+    step.destroy()
+    model.destroy()
+    bytes.scratch ||= heap.takenBytes
+    expect([gpu.usedBytes, heap.takenBytes]).toEqual([0, bytes.scratch])
+  }
   gpu.close()
 })
 
@@ -108,15 +123,8 @@ test('messages arrive while a step computes', async () => {
   forward.destroy()
 })
 
-/** A device whose memory has so many pages of 64 KiB. */
-function deviceOf(pages: number): Runtime {
-  const device = new WasmDevice(new WasmHeap(pages), compileKernel)
-  const id = { type: 'cpu', index: 0 } as const
-  return new Runtime(new Gpu(device as unknown as GPUDevice, {} as AdapterFacts, id))
-}
-
 test('a program that does not fit is refused with its largest ops, and the device goes on', async () => {
-  const runtime = deviceOf(64)
+  const runtime = deviceOf(new WasmHeap(64))
   const make = (size: number) =>
     compile(
       ({ x }) => ({ y: x.matmul(x).exp().matmul(x).sum() }),
@@ -140,7 +148,7 @@ test.each([
 ])(
   'a training is refused at compile time when its %s do not fit, and the model keeps its weights',
   async (_, pages) => {
-    const runtime = deviceOf(pages)
+    const runtime = deviceOf(new WasmHeap(pages))
     const layer = new Linear(512, 512)
     const optimizer = new AdamW(layer.parameters(), { lr: 0.1 })
     const before = await layer.parameters()[0].read()
