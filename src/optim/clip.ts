@@ -92,7 +92,7 @@ export function clipGradNorm(
       'clipGradNorm: normType -Infinity does not work with parameters that ranks divide, as fullyShard and parallelizeModule do. Use another norm.',
     )
   }
-  trace.alike.add({
+  trace.consistency.add({
     of: 'clipGradNorm',
     fixed: `normType ${normType}, errorIfNonfinite ${errorIfNonfinite}`,
     read: (scalars) => [['maxNorm', scalars[slot.slot]]],
@@ -137,7 +137,7 @@ export function clipGradValue(parameters: readonly Parameter[], limit: Limit): v
   if (trace.accumulation?.part === 'add') return
   const buckets = bucketsBehind(parameters, trace, 'clipGradValue')
   const before = commonControl(buckets, trace)
-  trace.alike.add({
+  trace.consistency.add({
     of: 'clipGradValue',
     fixed: 'clips',
     read: (scalars) => [['limit', scalars[slot.slot]]],

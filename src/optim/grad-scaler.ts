@@ -205,7 +205,7 @@ export class GradScaler {
     }
     use.isUpdated = true
     const options = this.#options
-    trace.alike.add({
+    trace.consistency.add({
       of: 'GradScaler',
       fixed: 'scales the loss',
       read: () => [

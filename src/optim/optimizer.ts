@@ -160,7 +160,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       if (cohorts.length === 0) continue
       const name = `${this.constructor.name}, group ${at}`
       const settings = Object.keys(this.defaults)
-      trace.alike.add(consistentGroup(name, group, settings, cohorts, this.savesStep))
+      trace.consistency.add(consistentGroup(name, group, settings, cohorts, this.savesStep))
     }
     if (updated.length === 0) throw noGradient('optimizer.step')
     warnOfUnlisted(trace)

@@ -69,10 +69,10 @@ export class RingUnevenInputs {
    */
   async #shareSettings(program: StepProgram, active: number, isActive: boolean): Promise<void> {
     if (active === this.#group.size) return
-    const { alike } = program.prepared.trace
-    const values = alike.settings()
+    const { consistency } = program.prepared.trace
+    const values = consistency.settings()
     await this.#group.broadcast(new Uint32Array(values.buffer), this.root, { label: 'join' })
-    if (!isActive) alike.take(values)
+    if (!isActive) consistency.take(values)
   }
 
   /** Tells whether this rank has a batch; returns the ranks that have. */

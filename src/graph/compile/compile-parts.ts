@@ -97,7 +97,7 @@ async function planParts(runtime: AnyRuntime, step: TracedStep, options: PartsOp
       group,
       compare: async () => {
         await agreeOnTransfers(group, transferRecords(step, own!))
-        if (hasJointUpdate(trace, group)) await agree(group, trace.alike.lines)
+        if (hasJointUpdate(trace, group)) await agree(group, trace.consistency.lines)
       },
     },
   )

@@ -20,7 +20,7 @@ export interface MadeProgram {
  * Returns the groups that meet. errors: those of `agree`.
  */
 export async function agreeOnStep(
-  { groups, alike }: Pick<Trace, 'groups' | 'alike'>,
+  { groups, consistency }: Pick<Trace, 'groups' | 'consistency'>,
   syncPoints: readonly PreparedSyncPoint[],
   transfers?: Comparison,
 ): Promise<CompilingRanks[]> {
@@ -31,7 +31,7 @@ export async function agreeOnStep(
     const lines = own.map(
       (one) => `collective ${one.number}: ${one.syncPoint} ${one.given.length} elements`,
     )
-    return { group, compare: () => agree(group, [...lines, ...alike.lines]) }
+    return { group, compare: () => agree(group, [...lines, ...consistency.lines]) }
   })
   const all = [transfers ?? [], comparisons].flat()
   await compareInTurn(all)

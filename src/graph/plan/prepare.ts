@@ -419,7 +419,7 @@ function weighingOf(trace: Trace): Weighing | undefined {
       size: exchange?.size ?? 1,
       dividesByAll: exchange?.uneven?.dividesByAll ?? true,
     }),
-    alike: trace.alike,
+    consistency: trace.consistency,
   })
 }
 

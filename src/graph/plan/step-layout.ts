@@ -13,6 +13,6 @@ export function layoutOf({ trace, syncPoints }: Prepared): StepLayout {
     ),
     syncPoints: syncPoints.map(({ group }) => group),
     samples: trace.weighing?.samples,
-    fixed: trace.alike.fixed,
+    fixed: trace.consistency.fixed,
   }
 }

@@ -284,6 +284,6 @@ export function fillScalars(
   trace.weighing?.begin(inputs, isCounted)
   if (isCounted) for (const before of trace.beforeStep) before()
   trace.scalars.fill(values)
-  if (isCounted && (trace.weighing || trace.groups)) trace.alike.note(values)
+  if (isCounted && (trace.weighing || trace.groups)) trace.consistency.note(values)
   trace.given = trace.groups && inputs
 }

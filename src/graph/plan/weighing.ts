@@ -4,7 +4,7 @@ import type { GradientWeighing, Tally } from '../trace/exchange.ts'
 import type { SettingsConsistency } from '../trace/settings-check.ts'
 import { type Counts, type CountsRule, type Factors, StepNotes } from '../trace/step-notes.ts'
 import type { MeanOver, ScalarBlock } from '../trace/trace.ts'
-import { commonMean, countIn, mostOf } from './mean-over.ts'
+import { commonMean, countIn, fullCount } from './mean-over.ts'
 
 export const newTally = (): Tally => ({ runs: 0, weighed: 0, weights: 0, count: 0 })
 
@@ -34,7 +34,7 @@ interface Ranks {
  * how many counted, on all ranks and in all micro-steps of an update.
  *
  * A rank does not know the others' counts when it begins. So backward begins with its count over what all ranks count in full batches,
- * which is right where nothing is left out, and the sum over ranks is multiplied by what the counts, told along with the first bucket, show
+ * which is right where nothing is left out, and the sum over ranks is multiplied by what the counts, sent along with the first bucket, show
  * to be missing: 1 as a rule.
  * order: counts are added as whole numbers, so all ranks come to the same factor.
  */
@@ -49,7 +49,7 @@ export class Weighing implements GradientWeighing, CountsRule {
   readonly #ranks: () => Ranks
   readonly #consistency: SettingsConsistency
   /** What counts in full batches, by rank and on all ranks. */
-  #mostByRank: readonly number[]
+  #maxByRank: readonly number[]
   #max: number
   /** Of the run under way: what its update has counted on this rank, and what it counts itself. */
   #own = newTally()
@@ -67,7 +67,7 @@ export class Weighing implements GradientWeighing, CountsRule {
     readonly partWeight?: number | undefined
     readonly tally?: Tally | undefined
     readonly ranks: () => Ranks
-    readonly alike: SettingsConsistency
+    readonly consistency: SettingsConsistency
   }) {
     this.#mean = commonMean(options.means)
     this.#scalars = options.scalars
@@ -76,16 +76,16 @@ export class Weighing implements GradientWeighing, CountsRule {
     this.#tally = options.tally
     this.#isMicroStep = options.part === 'add'
     this.#ranks = options.ranks
-    this.#consistency = options.alike
+    this.#consistency = options.consistency
     const { samples = 0 } = this
     const { size } = options.ranks()
-    this.#mostByRank = new Array(size).fill(samples)
+    this.#maxByRank = new Array(size).fill(samples)
     this.#max = samples * size
   }
 
-  /** What counts in a full batch of this rank; undefined where runs are weighed alike. */
+  /** What counts in a full batch of this rank; undefined where runs have equal weights. */
   get samples(): number | undefined {
-    return this.#mean && mostOf(this.#mean)
+    return this.#mean && fullCount(this.#mean)
   }
 
   get takeFactor(): number {
@@ -94,7 +94,7 @@ export class Weighing implements GradientWeighing, CountsRule {
 
   /** Takes what counts in full batches on each rank. */
   settle(samples: readonly number[]): void {
-    this.#mostByRank = samples
+    this.#maxByRank = samples
     this.#max = samples.reduce((sum, next) => sum + next, 0)
   }
 
@@ -138,7 +138,7 @@ export class Weighing implements GradientWeighing, CountsRule {
   }
 
   firstWrong(all: readonly Counts[]): number {
-    return firstWrong(all, this.#mean ? this.#mostByRank : undefined)
+    return firstWrong(all, this.#mean ? this.#maxByRank : undefined)
   }
 
   #counts(): Counts {

@@ -18,12 +18,12 @@ export const hasJointUpdate = (
  */
 export async function agreeOnNumbers(
   group: RankMessages,
-  alike: SettingsConsistency,
+  consistency: SettingsConsistency,
   scalars: Float32Array,
 ): Promise<void> {
-  alike.note(scalars)
-  const own = Float32Array.from(alike.words())
-  const numbers = alike.numbers()
+  consistency.note(scalars)
+  const own = Float32Array.from(consistency.words())
+  const numbers = consistency.numbers()
   const sequence = group.takeSequence()
   const all = await group.allGatherConcat(own, { sequence, bucket: keys.words })
   if (all.every((word, i) => word === own[i % own.length])) return

@@ -53,7 +53,7 @@ export interface PartProgram {
  * A step over several devices: one program for each, joined by what they send each other.
  *
  * All parts begin at once. Each goes as far as what has arrived allows, so devices work at the same time where the step lets them.
- * Runs go one after the other. On several ranks each has a program with the parts of its own devices, and the outputs that they compute;
+ * Runs go one after the other. On several ranks each has a program with the parts of the devices that it has, and the outputs that they compute;
  * all run it as often. order: as on one device; the bits are those of the same kernels.
  */
 export class SplitProgram implements StepProgram {
@@ -161,7 +161,7 @@ export class SplitProgram implements StepProgram {
     fillScalars(this.prepared, scalars, onHost(inputs), this.#scalars)
     if (this.prepared.syncPoints.length > 0) this.prepared.trace.syncPoints!.beginStep()
     const agreed = this.#comparesSettings
-      ? agreeOnNumbers(this.#messages!, this.prepared.trace.alike, this.#scalars)
+      ? agreeOnNumbers(this.#messages!, this.prepared.trace.consistency, this.#scalars)
       : undefined
     const wires = new Wires(this.#remote, this.#messages, agreed)
     const { onMark } = this

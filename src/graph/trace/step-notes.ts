@@ -58,13 +58,13 @@ export class StepNotes {
   readonly #reject: (error: unknown) => void
 
   /** `flags`: what this rank asks of all. `own`, `rule`: undefined for steps in which nothing is weighed. */
-  constructor(flags: number, own?: Counts, rule?: CountsRule, alike?: SettingsConsistency) {
+  constructor(flags: number, own?: Counts, rule?: CountsRule, consistency?: SettingsConsistency) {
     this.words = noteSections.write(new Float32Array(noteSections.length), {
       ...own,
-      settings: alike?.words() ?? [],
+      settings: consistency?.words() ?? [],
       flags,
     })
-    this.#settings = alike?.numbers() ?? (() => [])
+    this.#settings = consistency?.numbers() ?? (() => [])
     this.#rule = rule
     let resolve: (factor: number) => void = () => undefined
     let reject: (error: unknown) => void = () => undefined

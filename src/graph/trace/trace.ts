@@ -45,7 +45,7 @@ export class ScalarBlock {
   readonly #slots: ScalarSlot[] = []
   readonly #named = new Map<string, NamedScalar>()
 
-  /** A slot whose value `source` gives anew for each step. */
+  /** Adds a slot whose value `source` gives for each step. */
   add(source: () => number): ScalarSlot {
     const slot = { slot: this.#sources.push(source) - 1 }
     this.#slots[slot.slot] = slot
@@ -289,8 +289,8 @@ export class Trace {
   readonly asked = new Set<GraphValue>()
   readonly tensorGradients = new Map<GraphValue, GraphValue>()
   readonly updates: BucketUpdate[] = []
-  /** What the ranks that share the updates must have alike in each step. */
-  readonly alike = new SettingsConsistency()
+  /** What the ranks that share the updates must have equal in each step. */
+  readonly consistency = new SettingsConsistency()
   /** Nodes that change an input in place (running statistics): a program keeps them whether or not anything reads their outputs. */
   readonly effects: GraphNode[] = []
   /** The number of samples that count in the part of the batch that is being traced; undefined where that is the batch. */
@@ -370,7 +370,7 @@ export class Trace {
     this.device = device
   }
 
-  /** How the ranks meet that wait for this step: an update, as far as can be told by now. */
+  /** The exchange of the ranks that wait for this step: that of an update, as far as is known by now. */
   get updatesOver(): GradientExchange<Parameter> | undefined {
     const isUpdate =
       this.accumulation !== undefined || this.isForwardedToTrain || this.backwards.length > 0

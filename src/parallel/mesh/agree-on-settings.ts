@@ -20,9 +20,9 @@ const weightTolerance = 1e-4
  * is updated: `peer.mismatch` for settings, or samples, that differ; `graph.misuse` for weights that do not add up, or that only some ranks gave.
  */
 export async function agreeOnSettings(trace: Trace, groups: readonly StepGroup[]): Promise<void> {
-  const { alike, scalars, updates } = trace
+  const { consistency, scalars, updates } = trace
   if (updates.length === 0) return
-  const numbers = alike.numbers()()
+  const numbers = consistency.numbers()()
   const isWeighed = scalars.has(gradientWeight) && scalars.wasSet(gradientWeight)
   const given = isWeighed ? scalars.valueOf(gradientWeight) : 0
   const parameters = updates.flatMap(({ bucket }) => bucket.parameters)
@@ -44,7 +44,7 @@ export async function agreeOnSettings(trace: Trace, groups: readonly StepGroup[]
       samples: seen ? settingsHashWords : 0,
     })
     const own = sections.write(new Float32Array(sections.length), {
-      settings: alike.words(),
+      settings: consistency.words(),
       isWeighed: Number(isWeighed),
       weight,
       samples: seen?.words() ?? [],
