@@ -149,9 +149,9 @@ export interface ComputeApi {
   leftOut(why: string): Promise<void>
   /** After `undecided`, a person's decision: the elastic run continues without those that are missing. */
   continueWithout(): Promise<void>
-  /** Asks for a pause of the run: all ranks begin it after the same step, told by `paused`. A no-op when nothing runs. */
+  /** Asks for a pause of the run: all ranks begin it after the same step and emit `paused`. A no-op when nothing runs. */
   pause(): Promise<void>
-  /** Ends the pause on all ranks, told by `continued`, or takes back what `pause` asked for. A no-op when nothing runs. */
+  /** Ends the pause on all ranks, which emit `continued`, or takes back what `pause` asked for. A no-op when nothing runs. */
   goOn(): Promise<void>
   /** In a pause: all ranks take one step and pause again. A no-op when nothing runs. */
   oneStep(): Promise<void>

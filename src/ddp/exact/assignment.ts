@@ -1,6 +1,6 @@
 /** A rank's speed is the median of this many steps, so that one slow step changes nothing. */
 const measuredSteps = 8
-/** Fewest steps from one deal to the next, and how much faster the next one must be: steps also differ by chance. */
+/** Minimum steps from one assignment to the next, and how much faster the next one must be: steps also differ by chance. */
 const fewestSteps = 20
 const minGain = 1.2
 /**
@@ -9,7 +9,7 @@ const minGain = 1.2
  */
 const trialSteps = 200
 
-/** How long a rank takes for a virtual worker, as it tells when ranks meet. */
+/** Time that a rank takes for a virtual worker, as it reports when a group forms. */
 export interface MeasuredTime {
   /** A whole number. */
   readonly us: number
@@ -22,7 +22,7 @@ export interface MeasuredTime {
  *
  *     8 workers on 3 ranks of 10 ms a worker and one of 100 ms:   2 2 2 2, 200 ms a step   ->   3 3 2 0, 30 ms
  *
- * A pure function of what all ranks have told with their sums: they deal the same without a message.
+ * A pure function of the times that all ranks send with their sums: they assign the same without a message.
  */
 export class Assignment {
   /** By rank. */
@@ -39,7 +39,7 @@ export class Assignment {
   #trials = 0
   #isTrial = false
 
-  /** `counts`: of the first deal, by rank. */
+  /** `counts`: of the first assignment, by rank. */
   constructor(counts: readonly number[]) {
     this.counts = counts
     this.#workers = counts.reduce((sum, count) => sum + count, 0)
@@ -47,8 +47,8 @@ export class Assignment {
   }
 
   /**
-   * Deals for the first step by what the ranks have told, where one of them was measured in steps: else their proofs are all that is known, and
-   * came while all were starting. A rank that has told nothing counts as the median of the others. `received`: by rank, the same on all of them.
+   * Assigns for the first step by the ranks' reports, where one of them was measured in steps: else their proofs are all that is known, and
+   * came while all were starting. A rank that has reported nothing counts as the median of the others. `received`: by rank, the same on all of them.
    */
   begin(received: readonly (MeasuredTime | undefined)[]): void {
     if (!received.some((took) => took?.isOfProof === false)) return
@@ -82,7 +82,7 @@ export class Assignment {
     return this.counts.findIndex((count, rank) => worker < this.firstOf(rank) + count)
   }
 
-  /** Takes how long each virtual worker of a step took, in whole µs, 0 for one without rows, and deals for the next step. Returns whether that changes anything. */
+  /** Takes how long each virtual worker of a step took, in whole µs, 0 for one without rows, and assigns for the next step. Returns whether that changes anything. */
   take(tookUs: ArrayLike<number>): boolean {
     const before = this.counts
     for (const [rank, own] of this.#measured.entries()) {
@@ -119,7 +119,7 @@ export class Assignment {
   }
 }
 
-/** The deal after which the last rank finishes soonest; each worker goes to the rank that would finish it first, of equal ones to the lower. */
+/** The assignment after which the last rank finishes soonest; each worker goes to the rank that would finish it first, of equal ones to the lower. */
 function fastest(workers: number, speeds: readonly number[]): number[] {
   const counts = speeds.map(() => 0)
   for (let i = 0; i < workers; i++) {
@@ -133,7 +133,7 @@ function fastest(workers: number, speeds: readonly number[]): number[] {
 const longest = (counts: readonly number[], speeds: readonly number[]): number =>
   Math.max(...counts.map((count, rank) => (count === 0 ? 0 : count * speeds[rank])))
 
-/** Whether a deal is faster by more than chance. */
+/** Tells whether an assignment is faster by more than chance. */
 const isWorthwhile = (
   counts: readonly number[],
   best: readonly number[],

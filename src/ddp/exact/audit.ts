@@ -77,7 +77,7 @@ export function digestOf(words: Int32Array, seed: number): Digest {
 /**
  * One rank of the others computes each rank's gradients again. Where one gets other ones, or the sums are not those of what the ranks say they
  * gave, all compute all of them, and a rank that more than half of the others contradict is named: for its gradients, or for having contradicted
- * a rank that told the truth.
+ * a rank that gave the right ones.
  *
  * All ranks call it, before they update anything. errors: `audits.errorOf`; the group's.
  */

@@ -85,7 +85,7 @@ export interface ForwardOptions {
  * numbers (kernels/encode), whose sum does not depend on an order; and all ranks update all parameters from that sum in specified arithmetic.
  * The label of the all-reduce has the hash of the parameters, exponents and running statistics before the step: ranks that differ are found
  * before they add anything. `compare` has moments too.
- * Each rank tells how long it took, so that all deal the virtual workers of the next step by speed.
+ * Each rank sends how long it took, so that all assign the virtual workers of the next step by speed.
  * A step whose sums may not fit is done again with other exponents, by all ranks. In float16 a step whose gradients are not finite updates no
  * parameter, and all halve the loss scale.
  * bytes: each rank sends 2 (N-1)/N of 4 bytes a parameter, and of a block's mark per 256 of them.

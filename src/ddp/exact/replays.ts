@@ -32,7 +32,7 @@ export interface ExactRanks {
   readonly workers: OwnWorkers
   /** Of the run, before the first step here. Default 0. */
   readonly stepsDone?: number
-  /** After step number `step` the virtual workers are dealt differently. */
+  /** After step number `step` the virtual workers are assigned differently. */
   readonly onAssigned?: (step: number) => void
 }
 

@@ -128,7 +128,7 @@ export class Tail {
     return this.#own.rows(this.#all.of(tail, 'workers'))
   }
 
-  /** What all told, in the order of the virtual workers. */
+  /** Reads what all ranks sent, in the order of the virtual workers. */
   read(tail: Int32Array<ArrayBuffer>): Report {
     const workers = this.#workers(tail).map((words) => {
       const { rows, count, tookUs } = this.#own.read(words)

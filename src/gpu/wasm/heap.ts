@@ -57,7 +57,7 @@ export class WasmHeap {
 
   /** Returns the address of a region of zeros. errors: `gpu.limit`, naming `label`. */
   allocate(label: string, sizeBytes: number): number {
-    // A region of nothing has an address of its own too: it is freed by that.
+    // A region of 0 bytes has its own address too: it is freed by that.
     const size = Math.ceil(Math.max(sizeBytes, 1) / alignment) * alignment
     const at = this.#gaps.findIndex(({ start, end }) => end - start >= size)
     const start = at < 0 ? this.#append(label, size) : this.#gaps[at].start

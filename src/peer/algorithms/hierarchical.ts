@@ -1,9 +1,9 @@
 /**
  * Two levels: ranks of one machine first, then one message between machines for each chunk.
  *
- * A rank that owns chunk c hears of its own machine's ranks directly, and of each other machine through one rank there, the chunk's
+ * A rank that owns chunk c receives from the ranks of the same machine directly, and from each other machine through one rank there, the chunk's
  * *speaker*, which has summed that machine's parts. On the way back the owner tells its own machine and the speakers, and these theirs.
- * Which rank speaks differs from chunk to chunk, so that all links between two machines carry alike.
+ * Which rank speaks differs from chunk to chunk, so that all links between two machines carry the same load.
  *
  * Between machines goes a chunk once each way, whatever number of ranks a machine has: 2(M-1)/M of the bytes leave each of M equal
  * machines in an all-reduce, where direct exchange sends that once for each rank of the machine.

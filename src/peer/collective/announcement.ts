@@ -60,7 +60,7 @@ export interface CollectiveKey {
 }
 
 /**
- * One text per (group, slot, sequence, bucket). Each pair has a slot of its own, and so has an all-gather whose key the caller names
+ * One text per (group, slot, sequence, bucket). Each pair has a separate slot, and so has an all-gather whose key the caller names
  * (CollectiveOptions); of those that the group counts no two share a number, so that any two meet.
  */
 export function keyOf({ group, kind, sequence, bucket, pair }: CollectiveKey): string {

@@ -202,7 +202,7 @@ export class Collectives {
     })
   }
 
-  /** Begins a collective, in place unless it has an input of its own. Rejects, and changes nothing, when it may not begin. */
+  /** Begins a collective, in place unless its input is a separate buffer. Rejects, and changes nothing, when it may not begin. */
   launch(launch: Launch, options: CollectiveOptions): Promise<void> {
     const { rank } = this.options
     const { operation, place, sequence, bucket, root = 0, receiver } = launch

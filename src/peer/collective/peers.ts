@@ -91,7 +91,7 @@ export class Peers {
     run.unsent.clear()
   }
 
-  /** Tells the next rank when more are known to have begun than it was told. At most N - 3 times for a collective. */
+  /** Reports to the next rank when more are known to have begun than was reported last. At most N - 3 times for a collective. */
   passOnBegun(run: Run): void {
     const { entry, route, ring } = run
     const begun = begunUpTo(run)

@@ -38,9 +38,9 @@ export interface Entry {
   readonly from: Map<number, Announcement>
   /** By rank: the place of its START among all that came. */
   readonly startNumbers: Map<number, number>
-  /** By rank: how many in the ring, one after the other up to that one, it has told to have begun. */
+  /** By rank: how many in the ring, one after the other up to that one, have begun by its report. */
   readonly begun: Map<number, number>
-  /** How many, this one included, the next rank has been told of. */
+  /** How many have begun, this one included, by the last report to the next rank. */
   begunSent: number
   /** Eager data that came before the launch here, in order of arrival. */
   held: HeldData[]

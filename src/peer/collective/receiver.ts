@@ -188,7 +188,7 @@ export class Receiver {
     this.options.peers.get(from).consumed(message.length)
   }
 
-  /** A message between two has a slot of its own; `sender` is one of them. errors: `peer.protocol` for a third. */
+  /** A message between two has a separate slot; `sender` is one of them. errors: `peer.protocol` for a third. */
   private keyFor(session: Session, header: FrameHeader, sender: number): CollectiveKey {
     const { kind, group, sequence, bucket } = header
     if (operationOf(kind) !== 'send') return { group, kind, sequence, bucket }

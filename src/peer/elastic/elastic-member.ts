@@ -28,7 +28,7 @@ const maxRanks = 256
  * One member's part in deciding who trains together, as its run goes from roster to roster. There is no coordinator: leading is an act, and any
  * number of leaders is safe (roster.ts says why).
  *
- *   RUNNING --a member is lost, a wish, a call--> STOPPED --calls--> LEADING --all have answered--> RUNNING with the next roster
+ *   RUNNING --a member is lost, a change is due, a call--> STOPPED --calls--> LEADING --all have answered--> RUNNING with the next roster
  *                                                    |  ^                |
  *                                                    |  +---refused------+
  *                                                    +--another's roster--> RUNNING, or OVER where this member is not in it
@@ -466,7 +466,7 @@ export class ElasticMember implements MemberView {
     }
     const isNext = !own || follows(roster, own)
     const isMine = isNext && members.includes(this.options.self)
-    // Of its own roster's members a lost link shows as the group forms; others may not even be there.
+    // A lost link to a member of this roster shows as the group forms; others may not even be there.
     const isHeard = (id: string) =>
       id === this.options.self || this.links.isUp(id) || own?.members.includes(id) === true
     const isRing = roster.isRing && (!own || own.isRing || members.length > meshLimit)

@@ -27,7 +27,7 @@ export class Gate {
   readonly #host: GateHost
   readonly #pace: () => StepPace | undefined
   readonly #tests = new Map<string, LinkTest>()
-  /** When a newcomer was last told that the run is paused. */
+  /** When a newcomer last got a message that the run is paused. */
   readonly #sentMs = new Map<string, number>()
   #cancel: () => void = () => undefined
 

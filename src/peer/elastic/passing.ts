@@ -20,7 +20,7 @@ export interface PassingHost {
 
 /** Origins that are remembered, the newest: all of the ring, and some that are not known to be in it yet. */
 const maxOrigins = 256
-/** By origin: numbers below its highest that are told apart; what is older counts as seen. */
+/** By origin: numbers below its highest that are kept one by one; what is older counts as seen. */
 const window = 64
 /** Messages of one origin that are passed on: a second, and at once. Those that are not known to be in the ring have together as much as one. */
 const perSec = 64

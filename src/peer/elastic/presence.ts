@@ -20,7 +20,7 @@ export class Presence {
   /** By id, the newest roster that a member had entered that others say is gone for good: it counts once its link has ended. */
   readonly #said = new Map<string, number>()
   readonly #view: MemberView
-  /** Whom this member waits for, as the owner was told. */
+  /** Members that this one waits for, as reported to the owner. */
   #undecided: Undecided | null = null
 
   constructor(view: MemberView) {
@@ -58,7 +58,7 @@ export class Presence {
   }
 
   /**
-   * A member is dead for sure: it was put out, or has left, with the newest roster that it may have `entered`, or its process has ended. Then the
+   * A member is dead for sure: it was evicted, or has left, with the newest roster that it may have `entered`, or its process has ended. Then the
    * link must still be up once all that was on its way has come: a member that had entered a roster without this one would have closed it.
    */
   isDead(id: string, entered?: number): void {
@@ -72,7 +72,7 @@ export class Presence {
     else if (entered !== undefined && this.saidBye.delete(id)) this.#view.decide()
   }
 
-  /** It told the server so, as that says, with the newest roster that it may have `entered`. */
+  /** A member has left, as the server reports, with the newest roster that it may have `entered`. */
   hasLeft(id: string, entered: number): void {
     if (!this.#isAsked(id, entered)) this.isDead(id, entered)
   }

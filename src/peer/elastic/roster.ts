@@ -110,7 +110,7 @@ const provedOf = (own: Roster, reports: Evidence['reports']): number =>
   Math.min(own.ballot, Math.max(...own.members.map((id) => reports.get(id)?.proved ?? 0)))
 
 /**
- * The rosters that count, the newest first: the leader's own one and those before it, and later ones that members of it have told of, which nobody can
+ * The rosters that count, the newest first: the leader's own one and those before it, and later ones that members of it have reported, which nobody can
  * have decided without half of it. One that is not proved, and that a member of it which has answered has not entered, never began and never will:
  * that member has promised the leader.
  */

@@ -15,7 +15,7 @@ export const maxAnnouncedBytes = 2 ** 30
  * must not fill the memory of the others.
  *
  * `rankOf` says whose length the one at a place is.
- * errors: `peer.protocol`, naming that rank; the epoch is over, since the others fail alike or wait for what does not come.
+ * errors: `peer.protocol`, naming that rank; the epoch is over, since the others fail with it too or wait for what does not come.
  */
 export function longestAnnounced(
   where: string,

@@ -10,7 +10,7 @@ export interface RejoiningOptions {
   links: Map<number, Link>
   /** Makes the group of an epoch over its links; resolves when the neighbours are there. The group before it is over. */
   join: (epoch: number, links: Map<number, Link>) => Promise<ProcessGroup>
-  /** Whether the same ranks meet again after a group that ended so. All ranks decide alike. */
+  /** Decides whether the same ranks form another group after one that ended so: equally on all ranks. */
   follows: (error: PeerError) => boolean
 }
 

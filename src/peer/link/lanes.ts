@@ -7,7 +7,7 @@ const numberBytes = 4
 /** After one lane has ended, the others have this long to bring what was sent before. units: ms. */
 const lastWordsMs = 200
 /** Messages that may wait for an earlier one; what the windows of lanes let through in frames of 36 bytes and more stays below. */
-const mostHeld = 2 ** 17
+const maxHeld = 2 ** 17
 /** And their bytes: above eight windows, and what a measurement of a link sends. */
 const maxHeldBytes = 2 ** 24
 
@@ -100,7 +100,7 @@ export class LaneLink extends LinkBase {
         ? Number.NaN
         : new DataView(message.buffer, message.byteOffset).getUint32(length, true)
     const ahead = (number - this.#nextReceived) >>> 0
-    const isTooFar = ahead >= mostHeld || this.#heldBytes > maxHeldBytes
+    const isTooFar = ahead >= maxHeld || this.#heldBytes > maxHeldBytes
     if (length < 0 || isTooFar || this.#held.has(number)) {
       this.#endAs({
         why: 'failed',

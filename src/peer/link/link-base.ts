@@ -5,14 +5,14 @@ import type { Link, LinkEnd, LinkKind, LinkStats } from './link.ts'
 const maxWaiting = 500
 
 /**
- * What every link does alike: counts, ends exactly once, and keeps what arrives before its owner has set a handler.
+ * Base of every link: counts, ends exactly once, and keeps what arrives before its owner has set a handler.
  *
  * A transport calls `deliver`, `roomAgain` and `finish`; it implements `room`, `transmit` and `shut`.
  */
 export abstract class LinkBase implements Link {
   abstract readonly kind: LinkKind
   abstract readonly maxMessageBytes: number
-  /** True when `send` wants buffers of its own to give away; the session then composes each frame in a fresh one. */
+  /** True when `send` gives its buffer away; the session then composes each frame in a fresh one. */
   readonly transfers: boolean = false
 
   onroom: () => void = ignore

@@ -25,16 +25,16 @@ export type FaultKind =
   | 'one-way'
   | 'freeze'
 
-/** A fault that strikes one message of a memory link. */
+/** A fault of one message of a memory link. */
 export interface Fault {
   kind: FaultKind
-  /** Called with each message before it travels; the fault strikes once, on the first message for which it returns true. */
+  /** Called with each message before it travels; the fault happens once, on the first message for which it returns true. */
   matches(message: Uint8Array): boolean
   /** Delay of `delay` and `slow`. units: ms. */
   delayMs?: number
   /** For `corrupt`: index of the bit, modulo the message's bits. Default 0. */
   bit?: number
-  /** How often it has struck. Tests assert on it: a fault that never strikes proves nothing. */
+  /** How often it has happened. Tests assert on it: a fault that never happens proves nothing. */
   injectionCount?: number
 }
 

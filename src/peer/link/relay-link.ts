@@ -62,7 +62,7 @@ export const relayDefaults = {
 
 const maxGoodbyeChars = 200
 
-/** What is taken is told after this share of the window. */
+/** What is taken is acknowledged after this share of the window. */
 const takenShare = 1 / 8
 
 /**
@@ -96,7 +96,7 @@ export class RelayLink extends LinkBase {
   private isUp = false
   private inbox: Promise<void> = Promise.resolve()
   private outbox: Promise<void> = Promise.resolve()
-  /** Of all messages, in bytes: sent, of these taken by the other side, received, and of these told to be. */
+  /** Of all messages, in bytes: sent, of these acknowledged by the other side, received, and of these acknowledged. */
   private sentBytes = 0
   private takenBytes = 0
   private receivedBytes = 0
@@ -211,7 +211,7 @@ export class RelayLink extends LinkBase {
       return
     }
     const opened = this.seal.then((seal) => seal.open(bytes))
-    opened.catch(() => undefined) // told in its turn
+    opened.catch(() => undefined) // handled in its turn
     this.inbox = this.inbox
       .then(() => opened)
       .then(
@@ -291,7 +291,7 @@ export class RelayLink extends LinkBase {
 
   private sendSealed(kind: FrameKind, message: Uint8Array<ArrayBuffer>): void {
     const sealed = this.readySeal!.seal(kind, message)
-    sealed.catch(() => undefined) // told in its turn
+    sealed.catch(() => undefined) // handled in its turn
     this.outbox = this.outbox
       .then(() => sealed)
       .then(

@@ -238,7 +238,7 @@ export function decodeHello(payload: Uint8Array): Hello {
 export interface Fingerprint {
   elements: number
   alignment: number
-  /** Where one rank has a part of its own: that rank. Of a message: the sender. Else 0. */
+  /** Where one rank has another part than the rest: that rank. Of a message: the sender. Else 0. */
   root: number
   /** Its place in `reduceOps`. */
   reduction: number

@@ -3,7 +3,7 @@
 /** The maximum number of members of a room, and so of ranks of a run. */
 export const membersPerRoom = 64
 
-/** The maximum number of ranks of which all are linked to all, unless told otherwise; more form a ring. */
+/** The maximum number of ranks of which all are linked to all, by default; more form a ring. */
 export const meshLimit = 16
 
 /** Newcomers that a run links at once: so nobody forms more links at once than in a full mesh. */

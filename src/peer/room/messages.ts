@@ -21,7 +21,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *    <- asks (the maker)          who waits to be let in; again after every change
  *    letIn -> (the maker)         its answer to one of them
  *    handOver -> (the maker)      another member is the maker from now on; not during a run
- *    remove -> (the maker)        a member goes, told so by the refusal `removed`; one of a run ends it
+ *    remove -> (the maker)        a member goes, which gets the refusal `removed`; one of a run ends it
  *    <- moved                     with a `remove`, to the others: sealed, the key of the room in which they meet from now on
  *    reach <->                    sealed, between neighbours in the ring that waits: links by which they know how far they are (lobby-links.ts)
  *    start -> (the maker)         the settings of a run
@@ -64,7 +64,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *                                 newcomers in with the token of a member
  *    <- relayed                   the other end is here: from now on binary messages go to it and come from it, sealed
  *
- * Only a server that was told to has such a relay (`welcome` says so); boxes are too small and too few for gradients.
+ * Only a server with that option has such a relay (`welcome` says so); boxes are too small and too few for gradients.
  */
 export const protocolVersion = 17
 
@@ -126,7 +126,7 @@ export const limits = {
   goneMs: 15_000,
   /** A room with one member and no run ends when nothing has changed in it for so long. */
   idleMs: 3_600_000,
-  /** Changes of a lobby within this time are told in one message. */
+  /** Changes of a lobby within this time go out in one message. */
   lobbyDelayMs: 20,
   /** Lobbies that only tell what members changed about themselves are at least this far apart. */
   lobbyUpdateMs: 1_000,
@@ -318,7 +318,7 @@ const againSchema = v.optional(
   v.strictObject({
     /** What the server called it; it does so again where no member in the room has that id. */
     id: memberIdSchema,
-    /** The newest that it knows, up to the last that a server can have told it: later ones have other numbers, on a new server too. */
+    /** The newest that it knows, up to the last that it can have received from a server: later ones have other numbers, on a new server too. */
     epoch: newestEpochSchema,
     run: v.optional(runNowSchema),
   }),

@@ -14,10 +14,10 @@ interface Half {
  * Which half of an elastic run's roster may continue: the first that asks, as far as this server can know.
  *
  * A half that has asked another server, or this one before it forgot the run, is in a newer roster now. So nobody may continue until each member
- * that may be alive has told this server in which roster it is.
+ * that may be alive has reported to this server in which roster it is.
  */
 export class Halves {
-  /** Members that have told it, by id. */
+  /** Members that have reported it, by id. */
   readonly #heard = new Set<string>()
   readonly #first = new Map<number, readonly string[]>()
   /** Of the newest roster whose first half is not kept any more. */
@@ -51,7 +51,7 @@ export class Halves {
   }
 
   /** The ballot of the newest roster that the member can have entered. `newest`: of those that this server knows of. */
-  mostOf(member: string, newest: number): number {
+  maxBallotOf(member: string, newest: number): number {
     const isIn = (lives: readonly string[]) => lives.map(memberOf).includes(member)
     const isAhead = [...this.#first].some(([ballot, lives]) => ballot >= newest && isIn(lives))
     return isAhead ? newest + 1 : newest

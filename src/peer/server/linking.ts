@@ -69,7 +69,7 @@ export const withoutRelay =
 export type LinkPlan = { readonly links: AssignedLink[][] }
 type Refused = { readonly code: Refusal; readonly text: string }
 
-/** The links of ranks that are these members, of `edges` alone where told, or why there can be none. */
+/** The links of ranks that are these members, of `edges` alone where given, or why there can be none. */
 export function planFor(
   members: readonly Member[],
   hasRelay: boolean,

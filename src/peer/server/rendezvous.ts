@@ -42,7 +42,7 @@ export interface RendezvousHost {
   isRoomKey?(room: string, nonce: string, proof: string): boolean
   /** Whether the maker of a room lets each newcomer in; default: who has the key is in. */
   asks?: boolean
-  /** What one connection is told of ICE servers, made anew for each call; default none. */
+  /** ICE servers for one connection, made for each call; default none. */
   iceServers?(connectionId: string): IceServer[]
   /** Absent: this server relays no links. */
   relay?: RelaySockets
@@ -181,7 +181,7 @@ export class Rendezvous {
     })
   }
 
-  /** A text message has come. Anything that goes wrong in here is told to this connection alone. */
+  /** A text message has come. Errors in here are sent to this connection alone. */
   receive(connectionId: string, raw: string): void {
     const connection = this.connections.get(connectionId)
     if (!connection) return
@@ -376,7 +376,7 @@ export class Rendezvous {
     return false
   }
 
-  /** The room, for who has proved its key; the others are told why not. */
+  /** The room, for a connection that has proved its key; any other gets a refusal. */
   private provenRoom(
     connection: Connection,
     message: MessageOf<'join' | 'relay'>,
@@ -558,7 +558,7 @@ export class Rendezvous {
     else this.send(connection.id, { type: 'error', code, text, about, isFatal, call })
   }
 
-  /** Closes a connection; its room is told `why`. */
+  /** Closes a connection; `why` is sent to its room. */
   private end(
     connection: Connection,
     code: Refusal,

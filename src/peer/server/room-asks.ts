@@ -2,7 +2,7 @@ import { type Env, toHex } from '../../util/env.ts'
 import type { Refusal } from '../room/refusals.ts'
 import { keepNewest } from './keep-newest.ts'
 
-/** Who asks to be let in, and what becomes of the connection. */
+/** A member that asks to be let in, and what is done with its connection. */
 export interface Ask {
   readonly connectionId: string
   readonly address: string

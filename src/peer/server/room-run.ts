@@ -104,7 +104,7 @@ export class RoomRun {
   private cancelTimer: () => void = () => undefined
   /** The elastic run that ended here because its last rank was away, until another starts. */
   private away: { key: string; first: number; settings: JsonValue; seats: Seats } | null = null
-  /** The last elastic runs that ended here: what the ranks were told. */
+  /** The last elastic runs that ended here: what the server sent to the ranks. */
   private readonly past: { key: string; words: ServerMessage }[] = []
 
   constructor(private readonly room: RunRoom) {}
@@ -120,7 +120,7 @@ export class RoomRun {
 
   /** Of the newest roster that the member can have entered. */
   ballotOf({ id }: Member): number {
-    return this.elastic ? this.elastic.halves.mostOf(id, this.ballot) : 0
+    return this.elastic ? this.elastic.halves.maxBallotOf(id, this.ballot) : 0
   }
 
   rankOf(member: Member): number {

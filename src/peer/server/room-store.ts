@@ -3,7 +3,7 @@ import type { StoreAnswer, StoreCall, StoreMessage, StoreValue } from '../room/s
 import { boxCharsOf } from '../store/box-chars.ts'
 import { KeyTable } from '../store/key-table.ts'
 
-/** What a room's store may hold; each is told in the refusal of what is more. */
+/** Limits of a room's store; the refusal of what is more names the limit. */
 export interface StoreLimits {
   storeKeysPerRoom: number
   storeKeyBytes: number
@@ -27,7 +27,7 @@ export interface RoomStoreHost {
 
 /** What a key costs beside its text and value. units: bytes. */
 const keyBytes = 64
-/** So many keys that did not come are told by name. */
+/** Keys that did not come are named, up to so many. */
 const maxMissing = 32
 
 /**

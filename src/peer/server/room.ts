@@ -62,7 +62,7 @@ export class Room {
   private readonly guests = new Set<string>()
   /** Tokens of tabs that were in the room, and of which no rank was removed since. */
   private readonly known = new Set<string>()
-  /** Whether the maker has been told that somebody waits. */
+  /** True once the maker has a message that somebody waits. */
   private hasSentAsks = false
   private readonly run: RoomRun
   /** In order of joining, but for the first, which is the maker. */

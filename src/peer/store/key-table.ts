@@ -15,7 +15,7 @@ interface Waiter {
 /**
  * Keys, their values, and who waits for them: what every store here is made of, in a tab's memory and on the server.
  *
- * order: who waits is told in the order of asking, at once, inside the call that brought the last key.
+ * order: waiters are called in the order of asking, at once, inside the call that brought the last key.
  */
 export class KeyTable<V> {
   private readonly values = new Map<string, V>()
@@ -36,7 +36,7 @@ export class KeyTable<V> {
     this.values.set(key, value)
     if (!isNew) return
     for (const waiter of [...(this.waiters.get(key) ?? [])]) {
-      // Who was told may have taken the key away again, or ended another's wait.
+      // A waiter that was called may have deleted the key, or ended another's wait.
       if (!this.values.has(key)) return
       if (!this.waiters.get(key)?.has(waiter)) continue
       waiter.missing.delete(key)

@@ -15,7 +15,7 @@ type Request =
 type Reply = { id: number; value: unknown } | { id: number; code: ErrorCode; text: string }
 
 /**
- * Answers the calls that come through `port` out of `shared`, and returns what ends that; `onbye` is told once, when it has ended, by that
+ * Answers the calls that come through `port` out of `shared`, and returns what ends that; `onbye` is called once, when it has ended, by that
  * or because the other side has closed its store. Of one that went without a word, the platform mostly tells nothing.
  */
 export function serveStore(shared: HashStore, port: MessagePort, onbye: () => void): () => void {

@@ -14,7 +14,7 @@ export function wordIn(signal: unknown): boolean | undefined {
 }
 
 /**
- * Whether a connection that the relay may replace is up on both sides: each tells the other what came of its own, and it stays if it is up on
+ * Tells whether a connection that the relay may replace is up on both sides: each sends the other its result, and it stays if it is up on
  * both.
  */
 export class BothSides {

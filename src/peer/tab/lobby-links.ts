@@ -20,7 +20,7 @@ const measureEveryMs = 5_000
 /** Right after a call, and each time later. */
 const firstTrips = 5
 const laterTrips = 3
-/** The median of so many is told. */
+/** The median of so many is reported. */
 const keptTrips = 15
 /** A neighbour that does not answer a question for so long is not there: its tab is frozen. units: ms. */
 const answerMs = 10_000

@@ -30,7 +30,7 @@ export interface RoomListener {
   asking?(host: string): void
   /** A refusal that leaves the connection up; `call` is the number of the store call that was refused. */
   refused(error: PeerError, call?: number): void
-  /** The connection has ended: the last word, and not told for our own `bye`. */
+  /** The connection has ended: the last call, and none for our own `bye`. */
   lost(error: PeerError): void
   /** The connection has ended, and is tried again; not while it stays so. */
   away?(error: PeerError): void
@@ -71,7 +71,7 @@ export class RoomConnection {
   info: MemberInfo | null
   /** The room's keys, once `open` was called and they are derived. */
   secret: RoomSecret | null = null
-  /** What the server has told last; empty where it has none. */
+  /** The servers that the signaling server sent last; empty where it has none. */
   iceServers: readonly IceServer[] = []
   private readonly asking: {
     resolve: (received: readonly IceServer[]) => void

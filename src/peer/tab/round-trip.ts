@@ -6,8 +6,8 @@ const pausesMs = [50, 100, 200, 400, 800] as const
 const steady = 1.15
 
 /**
- * The round trip of a way between two tabs, told apart from what keeps the tabs busy: one that is short enough, or as long each time, is
- * believed at once; any other is looked at again after a while, since tabs that make many connections answer late.
+ * The round trip of a way between two tabs, separated from what keeps the tabs busy: one that is short enough, or as long each time, is
+ * believed at once; any other is measured again after a while, since tabs that make many connections answer late.
  *
  * units: ms.
  */

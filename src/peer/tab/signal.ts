@@ -23,7 +23,7 @@ export interface SignalEvents {
   asking: { host: string }
   /** To the maker: who waits to be let in. */
   asks: Asks
-  /** What the maker would start now; told to the others. */
+  /** Settings that the maker would start now, sent to the others. */
   proposed: JsonValue
   assign: Assignment
   /** A neighbour's sealed signal, opened. Signals of one neighbour come in the order in which they were sent. */
@@ -88,9 +88,9 @@ export function signalUrl(page: { protocol: string; host: string }): string {
  * Register listeners before `open`. A listener that throws does so on its own: the others still run.
  */
 export class SignalClient {
-  /** The room as last told. */
+  /** The room as last received. */
   lobby: Lobby | null = null
-  /** Who waits to be let in, as last told. */
+  /** Members that wait to be let in, as last received. */
   asks: Asks = []
   private readonly connection: RoomConnection
   private assignment: Assignment | null = null
@@ -108,7 +108,7 @@ export class SignalClient {
       message: (message) => this.take(message),
       asking: (host) => this.emit('asking', { host }),
       refused: (error) => {
-        // What crossed the end of its epoch, of which we have been told or are about to be, is no news.
+        // Messages that crossed the end of their epoch are no news: its end has been received or is about to be.
         if (error instanceof SignalError && error.refusal === 'wrong-epoch') return
         this.emit('refused', error)
       },
@@ -138,7 +138,7 @@ export class SignalClient {
     return this.connection.hasRelay
   }
 
-  /** For the links of the assignment that was told last. */
+  /** For the links of the assignment that was received last. */
   get iceServers(): readonly IceServer[] {
     return this.connection.iceServers
   }

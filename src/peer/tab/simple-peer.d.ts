@@ -34,7 +34,7 @@ declare module 'simple-peer/simplepeer.min.js' {
       listener: (...values: SimplePeerEvents[K]) => void,
     ): this
     signal(signal: SimplePeerSignal): void
-    /** On the channel of its own. */
+    /** On the channel that simple-peer makes itself. */
     send(data: string | Uint8Array): void
     destroy(error?: Error): void
   }

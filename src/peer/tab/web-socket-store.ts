@@ -134,7 +134,7 @@ export class WebSocketStore extends TimedStore implements Store {
       if (!answer.value) return wanted
       const current = await this.opened(key, answer.value)
       if (!sameBytes(current, wanted)) return current
-      // Equal: so it must be in the other of the two forms, counted or sealed, than the server was told to look for.
+      // Equal: so it must be in the other of the two forms, counted or sealed, than the server was asked for.
       if (isCounter(answer.value) === isCounter(believed)) throw unexpected(where, answer)
       believed = answer.value
     }

@@ -8,7 +8,7 @@ import type { JsonValue } from '../room/messages.ts'
 /**
  * Connections between two tabs by WebRTC: the one file that knows simple-peer, so that it can be replaced.
  *
- * simple-peer makes the RTCPeerConnection, trickles signals and keeps a channel of its own. The gradients take a second
+ * simple-peer makes the RTCPeerConnection, trickles signals and keeps a separate channel. The gradients take a second
  * channel, negotiated in advance (an in-band one would silently replace simple-peer's own) and made in the same task as
  * the connection, because a channel may be transferred to a worker in that task only.
  */
@@ -31,7 +31,7 @@ export interface WebRtcOptions {
   initiator: boolean
   /** For error texts: `rank 2 (Laptop)`. */
   peerName: string
-  /** ICE servers and policy. Default: no ICE servers at all, so nothing is told to third parties. Credentials are in no error text. */
+  /** ICE servers and policy. Default: no ICE servers at all, so third parties learn nothing. Credentials are in no error text. */
   rtc?: RTCConfiguration
   /**
    * Called with the bulk channel in the task that made it, once for every attempt: the newest replaces the others, which never
@@ -236,7 +236,7 @@ export class WebRtcConnection {
 
     peer.on('signal', (signal) => this.signalOut(attempt, signal))
     peer.on('connect', () => this.attemptConnected(attempt))
-    // On the channel of its own nothing travels but what measures the way: one side asks, the other answers.
+    // On simple-peer's channel nothing travels but what measures the way: one side asks, the other answers.
     peer.on('data', (data) => {
       if (initiator) this.handlePong()
       else this.sendPing(peer, data)
@@ -248,7 +248,7 @@ export class WebRtcConnection {
         attempt.turnErrors.set(url, `${errorCode} ${errorText}`.replace(/[ .]+$/, ''))
     })
     pc.addEventListener('icegatheringstatechange', () => {
-      // Waiting is of no use: without an address of its own this side can neither ask nor be asked.
+      // Waiting is of no use: without any address this side can neither ask nor be asked.
       if (pc.iceGatheringState !== 'complete' || attempt.localCandidates > 0) return
       if (!attempt.isOver) this.giveUp(this.reason(attempt))
     })
@@ -344,7 +344,7 @@ export class WebRtcConnection {
     const urls = (this.options.rtc?.iceServers ?? []).flatMap((server) => server.urls)
     const turns = urls.filter((url) => /^turns?:/.test(url))
     if (turns.length === 0 || isRelayed) return ''
-    // The browser tells addresses in a form of its own.
+    // The browser reports addresses in another form.
     const answers = [...turnErrors].map(([url, error]) => `${url}: ${error}`)
     const listed = answers.length > 0 ? answers : [`${turns.join(', ')}: no answer`]
     return `No TURN server gave an address (${listed.join(', ')}): check its address, its secret, and the clocks of both machines`

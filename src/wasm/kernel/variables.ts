@@ -143,7 +143,7 @@ export abstract class Variables {
     return place
   }
 
-  /** Memory for each invocation of its own. */
+  /** Separate memory for each invocation. */
   array(type: Type): Place {
     const { lanes } = this.values
     const at = this.#scratch.take(bytesOf(type) * lanes)

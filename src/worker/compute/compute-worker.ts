@@ -478,7 +478,7 @@ class ComputeWorker implements ComputeApi {
     this.#elastic = undefined
   }
 
-  /** Without a goodbye's wait: the others have left, or been told. */
+  /** Without a goodbye's wait: the others have left, or know already. */
   #dropGroup(): void {
     this.#group?.destroy()
     this.#group = undefined

@@ -313,7 +313,7 @@ export class RunMember {
     this.#linksChanged()
   }
 
-  /** This rank has the run's state: all ranks of its group have told each other which one they have. */
+  /** This rank has the run's state: all ranks of its group have sent each other which one they have. */
   hasState(): void {
     this.#member.hasState()
     if (this.#joined === this.#member.roster) this.#member.proved()
@@ -358,7 +358,7 @@ export class RunMember {
     this.#member.continueWithout()
   }
 
-  /** The error of a rank that has failed alone, which says so. Where it was put out, another try would end in the same way. */
+  /** The error of a rank that has failed alone, which says so. Where it was evicted, another try would end in the same way. */
   failedAlone({ code, message }: TabringError, isPutOut: boolean): TabringError {
     return leftOutError(code, message, isPutOut ? 'barred' : 'again')
   }

@@ -32,9 +32,9 @@ export interface FormLinksOptions {
   addLink: (epoch: number, peerRank: number, transport: Transport, lane: number) => unknown
   /** What else this rank needs before it is ready. */
   prepared?: Promise<void>
-  /** ICE servers and policy; by default the servers that the signaling server told of. */
+  /** ICE servers and policy; by default the servers that the signaling server sent. */
   rtc?: RTCConfiguration
-  /** A link that was up is down. The server has been told, and answers with `abort`. */
+  /** A link that was up is down. The server has the report, and answers with `abort`. */
   onDown?: (peerRank: number, error: PeerError) => void
   /** The tab at the other end of a port has closed, for sure. */
   onGone?: (peerRank: number) => void
@@ -62,8 +62,8 @@ export interface RingStats {
 
 export interface RingLinks {
   /**
-   * Resolves when all links are up and the server has been told `ready`.
-   * errors: PeerError `peer.unreachable` with the reason (the server has been told); `peer.aborted` when the epoch ended first.
+   * Resolves when all links are up and `ready` is sent to the server.
+   * errors: PeerError `peer.unreachable` with the reason (the server has it too); `peer.aborted` when the epoch ended first.
    */
   readonly connected: Promise<void>
   /** Read before `close`: a closed connection keeps its last counts only. */

@@ -6,7 +6,7 @@ import type { AdapterFacts, RunEvent, RunResult } from '../api.ts'
 import { type ComputeClient, type StartWorker, startCompute } from './client.ts'
 
 /**
- * Ranks of this page without a room: each a compute worker with a device of its own, all linked to all by ports. They share the GPU.
+ * Ranks of this page without a room: each a compute worker with its own device, all linked to all by ports. They share the GPU.
  *
  * One run at a time, on the first so many of them; workers and devices stay for the next one.
  */

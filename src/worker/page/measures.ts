@@ -9,7 +9,7 @@ const runEveryMs = 3_000
 const quietMs = 1_500
 /** The device is measured so often at most, each time that the room is quiet again: the others may have had it the first time. */
 const speedTries = 3
-/** What is told comes at least this far apart. units: ms. */
+/** Reports come at least this far apart. units: ms. */
 const tellEveryMs = 2_000
 /** The least of so many counts: what else goes on only makes a round trip longer. */
 const serverTries = 3
@@ -29,7 +29,7 @@ export interface MeasuresOptions {
   readonly linkRoundTrips: () => Promise<readonly number[]>
 }
 
-/** What a member measures of itself for the others to see: its device when the room is quiet, round trips now and then, each told when it is news. */
+/** Measurements of a member for the others to see: its device when the room is quiet, round trips now and then, each sent when it is news. */
 export class Measures {
   readonly #options: MeasuresOptions
   #measured: Measured = {}

@@ -121,7 +121,7 @@ export class MemberRun {
   #newestEpoch: number
   /** The newest roster that this tab was in. */
   #ballot: number
-  /** The server has let this tab's half continue, and the worker has not told yet whether it has. */
+  /** The server has let this tab's half continue, and the worker has not reported yet whether it has. */
   #mayBeAhead = false
   /** By rank, in the room. */
   #members: readonly string[]
@@ -376,7 +376,7 @@ export class MemberRun {
     this.#tab.ended(end)
   }
 
-  /** Before it joins a run that is on: its ranks train until this one is ready. errors: those of `ComputeApi.prepare`; the server has been told. */
+  /** Before it joins a run that is on: its ranks train until this one is ready. errors: those of `ComputeApi.prepare`; the server has them too. */
   async #prepare({ run, epoch, rank }: Assignment): Promise<void> {
     const { proposed, compute, client, listener } = this.#tab
     if (run === undefined || run === epoch || !proposed) return
@@ -506,7 +506,7 @@ export class MemberRun {
     }
   }
 
-  /** As a newcomer, at once; where the run's state came too slowly, later; where it was put out, never. */
+  /** As a newcomer, at once; where the run's state came too slowly, later; where it was evicted, never. */
   #comeAgain(key: string, thrown: unknown): void {
     const out = () => this.#tab.client.out(key)
     if (this.#isPutOut) return

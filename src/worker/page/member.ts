@@ -83,7 +83,7 @@ export interface RoomMemberOptions extends RunListener {
   onRemoved?: (error: Error) => void
   /** The connection to the server has ended; a run may continue without it. */
   onServerLost?: (error: Error) => void
-  /** The connection is back, in a room that may have forgotten what this tab told it. */
+  /** The connection is back, in a room that may have forgotten what this tab sent. */
   onServerBack?: () => void
   /** The server said no to something, and the connection stays. */
   onRefused?: (error: Error) => void
@@ -487,17 +487,17 @@ export class RoomMember {
     client.start(settings, isElastic(parsed))
   }
 
-  /** Asks for a pause: all ranks begin it after the same step, told by the event `paused`. For the maker. */
+  /** Asks for a pause: all ranks begin it after the same step, which the event `paused` reports. For the maker. */
   pause(): void {
     this.#compute.api.pause().catch(() => undefined)
   }
 
-  /** Ends the pause on all ranks, told by the event `continued`. */
+  /** Ends the pause on all ranks, which the event `continued` reports. */
   goOn(): void {
     this.#compute.api.goOn().catch(() => undefined)
   }
 
-  /** In a pause: all ranks take one step and pause again, told by `continued` and `paused`. */
+  /** In a pause: all ranks take one step and pause again, which `continued` and `paused` report. */
   oneStep(): void {
     this.#compute.api.oneStep().catch(() => undefined)
   }

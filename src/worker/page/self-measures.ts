@@ -73,7 +73,7 @@ export class SelfMeasures {
     }
   }
 
-  /** For good: nothing more is told, and no link stays. */
+  /** Ends for good: nothing more is sent, and no link stays. */
   end(): void {
     this.#measures.end()
     this.#link()

@@ -706,7 +706,7 @@ export class ElasticWorld {
       other.place.after(100 * this.env.chance(), () => end?.close('the tab was closed'))
     }
     if (!this.#reachesServer(life)) return
-    const ballot = this.#halves.mostOf(memberOf(life.id), this.#reported.ballot)
+    const ballot = this.#halves.maxBallotOf(memberOf(life.id), this.#reported.ballot)
     for (const other of this.alive)
       other.place.after(serverMs, () => other.elastic?.memberIsDead(memberOf(life.id), ballot))
   }
