@@ -21,6 +21,6 @@ export function planSlices(samples: number, batchSize: number, worldSize: number
   }))
 }
 
-/** Samples that a rank with `share` rows of each batch takes of its own part in step `step` of an epoch. */
+/** Samples that a rank with `share` rows of each batch takes from its part in step `step` of an epoch. */
 export const sliceSamples = ({ start, end }: Slice, rows: number, step: number): number =>
   Math.max(0, Math.min(rows, end - start - step * rows))

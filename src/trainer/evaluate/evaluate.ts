@@ -23,7 +23,7 @@ export interface EvaluationOptions {
   readonly ranks: CollectiveGroup
   /** As in `compile`: the ranks that have parts of the model. */
   readonly parts?: CollectiveGroup
-  /** Rows of this rank's training batch. With as many here, forward needs no kernels of its own. */
+  /** Rows of this rank's training batch. With as many here, forward needs no other kernels. */
   readonly trainingRows: number
   /** Where a forward needs all ranks: rows of each rank's training batch, so that all run it equally often. */
   readonly rowsOf?: readonly number[]

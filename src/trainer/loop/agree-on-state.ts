@@ -35,7 +35,7 @@ export function agreeOnState(held: readonly (readonly Held[])[]): AgreedState {
   const hashes = hashesOf(newest)
   const have = (all: readonly (string | undefined)[], hash: string | undefined) =>
     all.map((own) => own !== undefined && own === hash)
-  const max = mostHeld(hashes)
+  const max = commonestHashes(hashes)
   const ranksOf = (is: (hash: string) => boolean) =>
     hashes.flatMap((hash, rank) => (hash !== undefined && is(hash) ? [rank] : []))
   if (max.length < 2) {
@@ -50,7 +50,7 @@ export function agreeOnState(held: readonly (readonly Held[])[]): AgreedState {
   const tie = `the states of ${formatRanks(ranks)} differed, and no state has most ranks`
   for (const step of steps.slice(1)) {
     const before = hashesOf(step)
-    const agreed = mostHeld(before)
+    const agreed = commonestHashes(before)
     if (agreed.length > 1) continue
     const differed = {
       ranks,
@@ -65,7 +65,7 @@ export function agreeOnState(held: readonly (readonly Held[])[]): AgreedState {
 }
 
 /** The hashes that most ranks hold: several where as many hold each; none where nobody holds any. */
-function mostHeld(hashes: readonly (string | undefined)[]): string[] {
+function commonestHashes(hashes: readonly (string | undefined)[]): string[] {
   const counts = new Map<string, number>()
   for (const hash of hashes) if (hash !== undefined) counts.set(hash, (counts.get(hash) ?? 0) + 1)
   const max = Math.max(...counts.values())

@@ -2,7 +2,7 @@ import { noteOnAllRanks } from '../../graph/plan/agreement.ts'
 import { type ErrorCode, TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 
-/** A rank whose gradients are not finite in this many steps in a row is put out of the run. */
+/** A rank whose gradients are not finite in this many steps in a row is evicted from the run. */
 export const maxRepeatedFaults = 3
 
 /** Counts the steps in a row in which ranks had gradients that were not finite; the same on all ranks of a group. */
@@ -48,7 +48,7 @@ export const evictionForGradients = (text: string, ranks: readonly number[]): Ev
     ranks,
   )
 
-/** The end of a run in which ranks compute other gradients than others, and cannot be put out. */
+/** The error of a run in which ranks compute other gradients than others, and cannot be evicted. */
 export const gradientsDiffer = (text: string): TabringError =>
   noteOnAllRanks(
     new TabringError(

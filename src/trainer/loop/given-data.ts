@@ -9,7 +9,7 @@ const label = 'the user-supplied data'
 /**
  * Returns what a person gave on one of the ranks, the same bytes on all of them; null unless `config.data` is `given`. All ranks call it.
  *
- * With several ranks `onProgress` is told after each piece how many bytes have gone.
+ * With several ranks `onProgress` is called after each piece with the bytes that have gone.
  * errors: on all ranks: `data.missing` where nobody gave anything, `data.malformed` where two did, or more than the demo takes; those of
  * `shareBytes`.
  */

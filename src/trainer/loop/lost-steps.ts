@@ -16,12 +16,12 @@ export interface LostStep {
 
 export interface LostStepsOptions {
   readonly onEvent: (event: RunEvent) => void
-  /** Whether the run continues without ranks that are put out. */
+  /** The run continues without ranks that are evicted. */
   readonly isElastic?: boolean
 }
 
 /**
- * What becomes of steps whose values are not finite. The ranks go back, look at the step op by op, leave it out where at most half of them are to
+ * Handles steps whose values are not finite. The ranks go back, look at the step op by op, leave it out where at most half of them are to
  * blame, and part from a rank that is to blame again and again.
  *
  * It lasts over the attempts of a run.
@@ -164,7 +164,7 @@ const lossNotFinite = (step: number, loss: number, isOfAll: boolean) =>
   )
 
 /**
- * Settles what becomes of a step in which ranks have looked where values stop being finite; `own` is this rank's finding, undefined for none.
+ * Settles whether a step counts in which ranks have looked where values stop being finite; `own` is this rank's finding, undefined for none.
  * Undefined: nobody has found anything. With `leavesOut` the step is left out where at most half of the ranks have found something.
  *
  * All ranks call it between the same steps.

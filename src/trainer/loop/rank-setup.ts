@@ -20,7 +20,7 @@ export interface PlaceInGroup {
   readonly group: ProcessGroup
   /** Of the run. */
   readonly stepsDone: number
-  /** Whether the run continues without ranks that are put out. */
+  /** The run continues without ranks that are evicted. */
   readonly isElastic?: boolean
   readonly onEvent: (event: RunEvent) => void
 }
@@ -60,7 +60,7 @@ export interface RankSetup {
   /** With `exact`: how long this rank takes for a virtual worker, as far as that is known; after `prove`. */
   took?(): MeasuredTime | undefined
   /**
-   * With `exact`, before the first step: deals by what the ranks have told (`Assignment.begin`). Returns samples of a full batch, by rank. `isAudited`:
+   * With `exact`, before the first step: assigns the virtual workers by the ranks' reports (`Assignment.begin`). Returns samples of a full batch, by rank. `isAudited`:
    * the ranks check each other's gradients (`audit`).
    */
   assignment?(

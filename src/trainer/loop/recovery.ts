@@ -97,7 +97,7 @@ export class Recovery {
 
   /**
    * What a failure of this rank is to the others. `leavesAlone`: its cause is on this rank alone, such as its device, and they continue.
-   * So they do without one that joins and has not trained yet, or that was put out; and after a lost device, or a state that differs.
+   * So they do without one that joins and has not trained yet, or that was evicted; and after a lost device, or a state that differs.
    */
   failed(
     error: TabringError,
@@ -295,7 +295,7 @@ export class Recovery {
 const ranksAtFault = (faults: readonly number[], losses: number): number[] =>
   faults.flatMap((count, rank) => (2 * count > losses ? [rank] : []))
 
-/** A lost device, as ranks tell of what has struck one of them and is mended. */
+/** A lost device, as ranks report a fault of one of them that is mended. */
 const deviceLoss = (error: PeerError | undefined, loss = ''): Settled['differed'] =>
   isLoss(error)
     ? {

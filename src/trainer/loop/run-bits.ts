@@ -51,14 +51,14 @@ export class RunBits {
   readonly #onEvent: (event: RunEvent) => void
   readonly #self: RankName | undefined
   #proved: Proved | undefined
-  /** What all ranks of the group have told. */
+  /** Reports of all ranks of the group. */
   #bits: readonly Bits[] = []
   #devices: readonly string[] = []
   #unlike: Unlike | undefined
   #before: Bits['lasting']
   /** This rank has reported what lasts. */
   #knows = false
-  /** The newest that this rank has told. */
+  /** The newest that this rank has reported. */
   #reported: string | undefined
 
   /** `self`: this rank, where it has a name. `proved`: where `warmUp` has computed it. */
@@ -97,7 +97,7 @@ export class RunBits {
     }
   }
 
-  /** Takes what all ranks have told; none without `exact`. */
+  /** Takes the reports of all ranks; none without `exact`. */
   take(bits: readonly Bits[], adapters: readonly string[], devices: readonly string[]): void {
     if (bits.length === 0) return
     const { known, unlike } = unlikeBits(bits, adapters)

@@ -40,7 +40,7 @@ import { synchronizeStates } from './synchronize-states.ts'
 import { type LoopOptions, TrainingLoop } from './training-loop.ts'
 import type { WarmedUp } from './warm-up.ts'
 
-/** In the log that is saved with a run: hashes, deals, members of groups, some 100 kB each. */
+/** In the log that is saved with a run: hashes, assignments, members of groups, some 100 kB each. */
 const maxLogged = 1000
 
 export interface TrainerOptions extends RecoveryOptions, LoopOptions {
@@ -65,7 +65,7 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
    * that joins does. Default false.
    */
   readonly synchronizesFirst?: boolean
-  /** Called on the ranks that stay when an elastic run puts out others, by their ranks in the group: the next group is without them. */
+  /** Called on the ranks that stay when an elastic run evicts others, by their ranks in the group: the next group is without them. */
   readonly onEvicted?: (ranks: readonly number[]) => void
   /** What the same ranks measured of the same links in an earlier run: where all have the same, this one goes by it, and so to the same bits. */
   readonly linksBefore?: LinkMeasurement
@@ -79,7 +79,7 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
  * that differ do too (recovery.ts). After a lost device all ranks go back to the newest state that one of them has kept; the rank that lost
  * it opens another device. A loss that is not a number sends them back too, up to the step in
  * question: there each looks at the ops on its own samples. Where at most half of the ranks find something the step is left out, and a rank
- * with three such steps in a row is put out; otherwise the run ends.
+ * with three such steps in a row is evicted; otherwise the run ends.
  *
  * With the strategy `alone` each rank trains a separate replica, from the same first parameters: nothing is exchanged, compared or
  * evaluated together. Ranks go step by step all the same. There a loss that is not a number ends the run at once.
@@ -184,7 +184,7 @@ export class Trainer {
       const error =
         thrown instanceof TabringError ? thrown : new TabringError('graph.misuse', String(thrown))
       const ranks = error instanceof Eviction ? error.ranks : undefined
-      // The others may have ended the group without those that are put out before these have.
+      // The others may have ended the group without the evicted ranks before these have.
       if (!this.#group.error || ranks) {
         const { joins = false } = this.#options
         const hasTrained = !this.#loop.isBeforeFirstStep
@@ -241,7 +241,7 @@ export class Trainer {
     return this.#setup?.step
   }
 
-  /** Asks for a pause: all ranks begin it after the same step, and are told `paused`. It ends when one of them calls `goOn`. */
+  /** Asks for a pause: all ranks begin it after the same step, and emit `paused`. It ends when one of them calls `goOn`. */
   pause(): void {
     this.#loop.pause.ask()
   }
@@ -251,7 +251,7 @@ export class Trainer {
     this.#loop.pause.goOn()
   }
 
-  /** In a pause: all ranks take one step and pause again, told by `continued` and `paused`. */
+  /** In a pause: all ranks take one step and pause again, which `continued` and `paused` report. */
   oneStep(): void {
     this.#loop.pause.passStep()
   }
@@ -420,7 +420,7 @@ export class Trainer {
     this.#setup = undefined
   }
 
-  /** Ends the group without the ranks that are put out, also where these do not agree. errors: `error` on one of them. */
+  /** Ends the group without the evicted ranks, also where these do not agree. errors: `error` on one of them. */
   #evict(error: Eviction): void {
     const { ranks } = error
     const group = this.#group

@@ -86,7 +86,7 @@ export interface SaveOptions {
   readonly isHeld: boolean
 }
 
-/** How far the loop has come, and what its last evaluation and its last step told besides. */
+/** Progress of the loop, and the other figures of its last evaluation and its last step. */
 export interface LoopEnd extends Progress {
   readonly heldOutLoss: number
   readonly trainValue: number
@@ -116,7 +116,7 @@ export class TrainingLoop {
   #stepBeganMs: number | undefined
   /** What the newest step that has ended took. */
   #lastStepMs = 0
-  /** The last step that was told of. */
+  /** The last step that was reported. */
   #reportedStep = 0
   #evaluated = 0
   /** After the newest step that has ended; undefined after one whose loss is not finite. */
@@ -188,7 +188,7 @@ export class TrainingLoop {
       timeline,
       onEvent,
       deviceBytes,
-      // Alone, a step that is done again is not sampled, as it is not told; ranks sample by what they have in common.
+      // Alone, a step that is done again is not sampled, as it is not reported; ranks sample by what they have in common.
       firstStep: size === 1 ? Math.max(firstStep, this.#reportedStep) : firstStep,
     })
     /** What comes between a step and the next: comparing, evaluation, kept states, checkpoints. */
@@ -329,7 +329,7 @@ export class TrainingLoop {
       const watched = lost.isSuspect(number) && leavesOut ? step.prepared.trace.exchange : undefined
       if (watched) watched.sentFinite = true
       const asked = this.#agree(attempt)
-      // A replica of its own whose rank has no samples in an epoch's last step stays as it is.
+      // A separate replica whose rank has no samples in an epoch's last step stays as it is.
       const isIdle = count === 0 && replicas !== group
       if (isIdle) tellStep({ data: 0, ...noTimes, total: 0 }, began)
       else underWay.push(step.run(inputs, scalars).then(attempt.shareOutputs).then(ended))

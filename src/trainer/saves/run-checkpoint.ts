@@ -30,7 +30,7 @@ export interface CheckpointPlace {
   readonly file?: () => Promise<Blob>
   /** How many files stay, besides the best one. */
   readonly keepLast?: number
-  /** What its files are told apart by from other runs' in the same folder. */
+  /** Part of its files' names, which keeps them apart from other runs' in the same folder. */
   readonly run?: string
 }
 

@@ -23,7 +23,7 @@ export interface SavedFile {
   readonly name: string
 }
 
-/** What is told of them, but for the rank. */
+/** An event of saving, without the rank. */
 export type SaveEvent =
   | {
       readonly event: 'checkpoint'

@@ -35,7 +35,7 @@ export interface DemoModel {
   readonly lr: number
 }
 
-/** What is told beside the loss, of training samples and of held-out ones. */
+/** A figure reported beside the loss, of training samples and of held-out ones. */
 export interface Metric {
   readonly name: string
   /** `share`: from 0 to 1, shown in percent; otherwise the unit's name. */

@@ -30,7 +30,7 @@ export interface SettingRow {
   /** What the number means, or what to think of. */
   readonly hint?: string
   readonly unit?: string
-  /** Value and words, for a choice that all demos have alike. */
+  /** Value and words, for a choice that is the same in all demos. */
   readonly choices?: readonly Choice[]
   /** Shown in an empty field: what holds then. */
   readonly placeholder?: string | ((draft: { readonly model: string }, demo: OfDemo) => string)

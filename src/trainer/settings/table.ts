@@ -186,7 +186,7 @@ export const rows = {
     help: 'dp: the whole model on each rank; fsdp: parameters, gradients and optimizer state divided over the ranks; pp=N: pipelines of N stages, as many as the ranks allow; pp=N,dp=M: M of them',
     doc: '`dp`: each rank has the whole model; `fsdp`: parameters, gradients and optimizer state are divided over the ranks; `pp=2`, `pp=4`: as many pipelines of 2 or 4 stages as the ranks allow; `pp=2,dp=3`: 3 of 2',
   }),
-  /** `alone`: gradients are not exchanged; each rank trains a replica of its own from the same first parameters. */
+  /** `alone`: gradients are not exchanged; each rank trains a separate replica from the same first parameters. */
   strategy: setting({
     ...oneOf(
       {
@@ -348,7 +348,7 @@ export const rows = {
     doc: "saves every N steps instead of every 10 s; 0: at epochs' ends only",
     docDefault: 'about 10 s',
   }),
-  /** `latest`, `best`, or the name of a file: the checkpoint to go on from. Undefined or empty: the run starts anew. */
+  /** `latest`, `best`, or the name of a file: the checkpoint to go on from. Undefined or empty: a new run. */
   resume: setting({
     schema: v.optional(v.pipe(v.string(), v.maxLength(200))),
     kind: 'choice',

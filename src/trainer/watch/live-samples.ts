@@ -139,7 +139,7 @@ export class LiveSamples {
     return Math.round(ms * 100) / 100
   }
 
-  /** The same on all ranks: by the slowest of them, as they told in the round before. */
+  /** The same on all ranks: by the slowest of them, as they reported in the round before. */
   #schedule(step: number, stepMs: readonly number[]): void {
     const slowest = Math.max(...stepMs)
     if (stepMs.length > 0 && slowest > 0)

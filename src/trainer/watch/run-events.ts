@@ -19,14 +19,14 @@ export type RunEvent =
       rank: number
     }
   | {
-      /** So much of the run's state has gone to ranks that lack it: told by these and by the one that gives it. */
+      /** So much of the run's state has gone to ranks that lack it: emitted by these and by the one that gives it. */
       event: 'state'
       doneBytes: number
       totalBytes: number
       rank: number
     }
   | {
-      /** A newcomer to an elastic run is not let in yet: told by the ranks and by the newcomer, each time that this is found. */
+      /** A newcomer to an elastic run is not let in yet: emitted by the ranks and by the newcomer, each time that this is found. */
       event: 'waits'
       /** Its id as a member. */
       who: string
@@ -35,7 +35,7 @@ export type RunEvent =
       rank: number
     }
   | {
-      /** The connection of a rank of an elastic run holds up the steps: told by each rank that has found or heard this. */
+      /** The connection of a rank of an elastic run holds up the steps: emitted by each rank that has found or heard this. */
       event: 'holdsUp'
       /** Its id as a member. Null: none holds up the steps any more. */
       who: string | null
@@ -132,7 +132,7 @@ export type RunEvent =
     }
   | {
       /**
-       * Told by every rank of an elastic run: after `step` one had lost its device and opened another; with `exact` also, ranks were found to
+       * Emitted by every rank of an elastic run: after `step` one had lost its device and opened another; with `exact` also, ranks were found to
        * compute or to hold other bits than the run's.
        */
       event: 'unlike'
@@ -145,7 +145,7 @@ export type RunEvent =
       rank: number
     }
   | {
-      /** By rank, what each computes on, and why: told by every rank when it begins to train with the others. */
+      /** By rank, what each computes on, and why: emitted by every rank when it begins to train with the others. */
       event: 'devices'
       devices: readonly string[]
       rank: number
@@ -160,7 +160,7 @@ export type RunEvent =
     }
   /** An elastic run has lost a rank, `who`, where that is known, and waits for its next group; `text` says why. */
   | { event: 'lost'; text: string; who: number | null; rank: number }
-  /** An elastic run continues after that step in another group: ranks were lost, or have come. Told by every rank. */
+  /** An elastic run continues after that step in another group: ranks were lost, or have come. Emitted by every rank. */
   | { event: 'regrouped'; step: number; worldSize: number; rank: number }
   | {
       /** Who trains from now on in an elastic run: members' ids, by rank. */
@@ -198,7 +198,7 @@ export type RunEvent =
       rank: number
     }
   | {
-      /** Whether others train on cannot be known for sure, or steps are lost: a person decides. Told by the ranks that wait. */
+      /** Whether others train on cannot be known for sure, or steps are lost: a person decides. Emitted by the ranks that wait. */
       event: 'undecided'
       /** Members that have not answered or are dead, by id. Null: that is over. */
       missing: readonly string[] | null
@@ -209,7 +209,7 @@ export type RunEvent =
       rank: number
     }
   | {
-      /** The run continues from a checkpoint; told by every rank. */
+      /** The run continues from a checkpoint; emitted by every rank. */
       event: 'resumed'
       /** Steps done. */
       step: number
@@ -298,9 +298,9 @@ export interface TimelineEntry {
 /** What a finished run leaves on each rank, besides the trained parameters. */
 export interface TrainerResult {
   steps: number
-  /** Mean loss of the last step, as its event told it. */
+  /** Mean loss of the last step, as in its event. */
   loss: number
-  /** The metric's mean over the last step's samples, as its event told it; NaN where no step was left. */
+  /** The metric's mean over the last step's samples, as in its event; NaN where no step was left. */
   trainValue: number
   /** What `trainValue`, `value` and `best` are. */
   metric: Metric

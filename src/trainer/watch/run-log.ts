@@ -61,7 +61,7 @@ export type LoggedEvent =
   | Pick<Extract<RunEvent, { event: 'unlike' }>, 'event' | 'step' | 'text' | 'isLasting'>
 
 /**
- * What one tab saw of a run with `exact`: the hash of each step's state, who trained, how the virtual workers were dealt. One tab can compute
+ * What one tab saw of a run with `exact`: the hash of each step's state, who trained, how the virtual workers were assigned. One tab can compute
  * the run again and compare it step by step (`npm run replay`).
  *
  * Snapshots of the page share it: it only grows, unless it has a bound.
@@ -79,8 +79,8 @@ export class RunLog {
   #isBegun = false
 
   /**
-   * `max`: hashes, deals, members of all groups together. Of more hashes it keeps those of every second step, every fourth and so on, of
-   * groups and deals the newest. Default: it keeps all.
+   * `max`: hashes, assignments, members of all groups together. Of more hashes it keeps those of every second step, every fourth and so on, of
+   * groups and assignments the newest. Default: it keeps all.
    */
   constructor(max = Number.POSITIVE_INFINITY) {
     this.#max = max
@@ -116,7 +116,7 @@ export class RunLog {
       if (this.#deals.length > this.#max) this.#deals.shift()
     } else if (event.event === 'unlike') {
       const { step, text, isLasting } = event
-      // Also told to who joins later.
+      // A rank that joins later reports it again.
       if (this.#unlike.some((one) => one.step === step && one.text === text)) return
       this.#unlike.push({ step, text, isLasting })
       if (this.#unlike.length > this.#max) this.#unlike.shift()

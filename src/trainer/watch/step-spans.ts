@@ -36,7 +36,7 @@ export function spansOf(
   for (let bucket = 0; ; bucket++) {
     const hostMs = ofBucket(bucket, 'on the host')
     if (hostMs === undefined) break
-    // The queue tells of its end in a task of its own, at times after the bucket is mapped.
+    // The queue reports its end in a separate task, at times after the bucket is mapped.
     const doneMs = Math.max(endedMs, Math.min(hostMs, at.get(`part ${bucket} done`) ?? hostMs))
     add(backward, bucket, endedMs, doneMs)
     add('readback', bucket, doneMs, hostMs)
