@@ -6,7 +6,7 @@ import type { TabBrowser } from './tab.ts'
 /** The browser shows its WebGPU adapters to no page for so long: then it has none. */
 const probeTimeoutMs = 20_000
 
-/** What people are told where something stands in for a GPU. */
+/** Notes for people where something stands in for a GPU. */
 export const noGpuNote = {
   auto: 'no GPU adapter found; computing on the CPU in WebAssembly',
   webgpu: 'no GPU adapter found; computing on the CPU with the software adapter',

@@ -3,7 +3,7 @@ import { messageOf } from '../src/util/errors.ts'
 import { iceWithoutRoutePermissions } from './chromium.ts'
 import { type Tab, type TabBrowser, type TabSettings, tabCrashed, tellClosed } from './tab.ts'
 
-/** A browser context such as a machine of its own would have: no shared storage, no shared worker. With `origin` the permissions are its alone. */
+/** A browser context such as another machine would have: no shared storage, no shared worker. With `origin` the permissions are its alone. */
 export async function ownContext(browser: Browser, origin?: string): Promise<BrowserContext> {
   const context = await browser.newContext()
   await context.grantPermissions(iceWithoutRoutePermissions, origin === undefined ? {} : { origin })

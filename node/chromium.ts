@@ -45,7 +45,7 @@ export function browserFlags(adapter: AdapterChoice): string[] {
         : []),
     // mDNS names do not resolve in many containers; plain host addresses do.
     '--disable-features=WebRtcHideLocalIpsWithMdns',
-    // Without a default route only loopback is left, and Chromium needs to be told that it may use it.
+    // Without a default route only loopback is left, and Chromium needs a flag that it may use it.
     '--allow-loopback-in-peer-connection',
     ...flagsAgainstThrottling,
   ]

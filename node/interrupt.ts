@@ -1,6 +1,6 @@
 import { messageOf } from '../src/util/errors.ts'
 
-/** Why a command stops before its end without an error of its own. */
+/** Why a command stops before its end without a failure. */
 export class Interrupt extends Error {
   constructor(readonly exitCode: number) {
     super('interrupted')

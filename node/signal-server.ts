@@ -42,7 +42,7 @@ export interface SignalServerOptions {
   /** What may wait to be sent on all sockets together: above that, the one on which most waits is closed. units: bytes. Default 256 MiB. */
   maxWaitingBytes?: number
   limits?: Partial<Limits>
-  /** STUN and TURN servers that tabs are told of; default none. */
+  /** STUN and TURN servers that tabs receive; default none. */
   ice?: IceOptions
   /** Whether tabs may send their data through this server, sealed end to end, where WebRTC does not get through. Default false. */
   relay?: boolean
@@ -93,7 +93,7 @@ const drainTimeoutMs = 15_000
 /**
  * Puts the signaling server on an HTTP(S) server's own port, at `signalPath`; other upgrades (Vite's HMR) pass untouched.
  *
- * A socket that may not connect is accepted, told why in an `error` message, and closed: browsers hide the body of a refused
+ * A socket that may not connect is accepted, gets the reason in an `error` message, and is closed: browsers hide the body of a refused
  * upgrade. Origin: must be the server's own (scheme and a Host header that is ours) or in `allowedOrigins`; WebSockets
  * are not bound by CORS, so without this check any page could use a server on its visitor's machine.
  */

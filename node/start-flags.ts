@@ -138,7 +138,7 @@ function addOrigin(text: string, origins: readonly string[] = []): string[] {
 /**
  * The key that people need to make rooms; undefined for none.
  *
- * errors: `config.invalid`; the key itself is not told.
+ * errors: `config.invalid`; the key itself is not in it.
  */
 export function roomKeyOf(
   { roomKey: given }: Pick<StartFlags, 'roomKey'>,

@@ -1,6 +1,6 @@
 /** What a launcher needs of a browser, whichever it is. */
 export interface TabBrowser {
-  /** Opens a blank tab, as on a machine of its own: no shared storage, no shared worker. */
+  /** Opens a blank tab, as on a separate machine: no shared storage, no shared worker. */
   openTab(settings: TabSettings): Promise<Tab>
   /** Calls `listener` when the browser has gone with all its tabs. Returns what undoes that. */
   onGone(listener: () => void): () => void
@@ -38,7 +38,7 @@ export interface TabEvents {
   onConsole(type: string, text: string): void
 }
 
-/** What is told of a browser that has gone with all its tabs. */
+/** The message for a browser that has gone with all its tabs. */
 export const browserGone = 'browser: it crashed or was closed before the run ended. Start again.'
 
 export const tabCrashed = 'its tab crashed. Is the machine out of memory?'

@@ -51,7 +51,7 @@ async function launch(
 
 /**
  * Returns a browser that can compute: with the machine's GPU; for `software`, and for the device `webgpu` where there is no GPU, with the
- * software adapter. Any will do where tabs compute on the CPU. `note` is told what stands in for a GPU.
+ * software adapter. Any will do where tabs compute on the CPU. `note` is called with what stands in for a GPU.
  *
  * errors: `browser.missing` when there is none or it does not start.
  */

@@ -14,7 +14,7 @@ const lavapipe =
 
 /**
  * Returns a Firefox that can compute: with the machine's GPU; for `software`, and for the device `webgpu` where there is no GPU, with the
- * software adapter. Any will do where tabs compute on the CPU. `note` is told what stands in for a GPU.
+ * software adapter. Any will do where tabs compute on the CPU. `note` is called with what stands in for a GPU.
  *
  * errors: `browser.missing` where it does not start; `gpu.unavailable` where it has no adapter and needs one.
  */

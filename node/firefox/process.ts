@@ -63,7 +63,7 @@ export async function makeProfile(given: Readonly<Record<string, unknown>>): Pro
   return profile
 }
 
-/** Starts Firefox with a profile of its own. errors: its last words, where it ends or does not answer. */
+/** Starts Firefox with a new profile. errors: its last words, where it ends or does not answer. */
 export async function startFirefox(
   path: string,
   { isHeaded, throttles = false, environment }: FirefoxOptions,
@@ -81,7 +81,7 @@ export async function startFirefox(
     ],
     {
       stdio: ['ignore', 'ignore', 'pipe'],
-      // A group of its own: Ctrl-C is the command's own affair.
+      // A separate process group: Ctrl-C is the command's own affair.
       detached: process.platform !== 'win32',
       env: { ...environment, MOZ_CRASHREPORTER_DISABLE: '1' },
     },

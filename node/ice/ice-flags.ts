@@ -23,7 +23,7 @@ export interface IceFlags {
 
 const { min, max } = turnLifetimeSec
 
-/** Adds the flags that say which STUN and TURN servers tabs are told of. */
+/** Adds the flags that say which STUN and TURN servers tabs receive. */
 export function addIceFlags(command: Command): Command {
   return command
     .option(
@@ -48,7 +48,7 @@ export const iceRules: readonly FlagRule[] = ['--turn-secret-file', '--turn-life
 /**
  * What the flags and the environment ask for; undefined without `--ice-servers`.
  *
- * errors: `config.invalid`, naming the flag; secrets and credentials are not told.
+ * errors: `config.invalid`, naming the flag; secrets and credentials are not in it.
  */
 export function iceOptionsOf(
   { iceServers, turnSecretFile, turnLifetime }: IceFlags,

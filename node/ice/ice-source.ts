@@ -13,7 +13,7 @@ export interface IceServerOption {
 }
 
 export interface IceOptions {
-  /** Told to every tab that is about to connect. */
+  /** Sent to every tab that is about to connect. */
   iceServers: readonly IceServerOption[]
   /** Shared with the TURN servers alone (coturn's `static-auth-secret`): tabs get credentials that are made from it, and that expire. */
   turnSecret?: string
@@ -25,13 +25,13 @@ export const defaultTurnLifetimeMs = 600_000
 /** Below a minute a tab with a slow clock or link would come too late; above a week they do not really expire. */
 export const turnLifetimeSec = { min: 60, max: 604_800 } as const
 
-/** The ICE servers for one tab, with credentials of its own. `name` is for the TURN server's log. */
+/** The ICE servers for one tab, with its own credentials. `name` is for the TURN server's log. */
 export type IceSource = (name: string, nowMs: number) => IceServer[]
 
 /**
  * Returns what makes a tab's ICE servers.
  *
- * errors: `config.invalid`, naming `where`; secrets and credentials are not told.
+ * errors: `config.invalid`, naming `where`; secrets and credentials are not in it.
  */
 export function iceSource(where: string, options: IceOptions): IceSource {
   const known = { iceServers: true, turnSecret: true, turnLifetimeMs: true } as const

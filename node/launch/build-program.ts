@@ -165,7 +165,7 @@ export async function buildProgram(
       worker: {
         format: 'es',
         plugins: () => [libraryPlugin(ownLibrary), consolePlugin(ownConsole)],
-        // Without the folder, places in a worker's source map are told from another one.
+        // Without the folder, places in a worker's source map are relative to another one.
         rolldownOptions: { checks, output: { keepNames: true, dir: root } },
       },
       build: {

@@ -22,7 +22,7 @@ export const unwritable = (path: string, thrown: unknown): TabringError =>
   )
 
 /**
- * What ranks say, in files: `DIR/RANK/stdout.log` and `stderr.log`, made anew by each run and continued by its restarts.
+ * What ranks say, in files: `DIR/RANK/stdout.log` and `stderr.log`, created by each run and continued by its restarts.
  *
  * `tee`: which streams go there too; `redirects`: which go there alone. With neither, all go there too.
  */

@@ -22,7 +22,7 @@ export interface LaunchOptions
   args: readonly string[]
   pin?: Pin
   maxRestarts: number
-  /** What all ranks are told of STUN and TURN servers, where this is the launcher of rank 0. */
+  /** STUN and TURN servers for all ranks, where this is the launcher of rank 0. */
   ice?: IceOptions
   /** From --rdzv-conf or TABRING_ROOM_KEY. */
   key?: string

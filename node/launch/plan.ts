@@ -29,7 +29,7 @@ export interface Plan {
   /** Where the leader leaves port, key and fingerprint for the others; absent: they get them by hand. */
   rendezvousFile?: string
   job: SlurmJob | null
-  /** Lines for people, told first. */
+  /** Lines for people, printed first. */
   notes: string[]
 }
 

@@ -25,7 +25,7 @@ export interface Coordination {
   /** For MASTER_ADDR and MASTER_PORT. */
   readonly masterAddr: string
   readonly masterPort: number
-  /** Leaves; the others are told why, where it is before the end. */
+  /** Leaves; the others get the reason, where it is before the end. */
   close(reason?: string): Promise<void>
 }
 

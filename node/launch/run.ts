@@ -220,7 +220,7 @@ function typeCheck(module: string, screen: Screen, signal: AbortSignal) {
   return { done, stop }
 }
 
-/** As torchrun: asked for files and told no folder, it makes one. */
+/** As torchrun: asked for files without a folder, it makes one. */
 async function openLogs(
   { logDir, tee, redirects }: LaunchOptions,
   note: (line: string) => void,
@@ -250,7 +250,7 @@ async function findFolder(path: string): Promise<string> {
   )
 }
 
-/** One browser after another: each start of the ranks gets its own, as torchrun starts processes anew. */
+/** One browser after another: each start of the ranks gets its own, as torchrun starts new processes. */
 class Browsers {
   #browser: TabBrowser | null = null
   #isUsed = false
@@ -286,7 +286,7 @@ class Browsers {
   }
 }
 
-/** What tabs are told of the folder for checkpoints, which is on the machine of rank 0: its address for one start. errors: `file.unwritable`. */
+/** The address for one start of the folder for checkpoints, which is on the machine of rank 0. errors: `file.unwritable`. */
 async function offered(
   checkpoints: CheckpointFolder | null,
   { localUrl }: Served,

@@ -22,7 +22,7 @@ function tailOf({ epoch, epochs, loss, samples }: Progress, stepsPerSec: number)
   return parts.join(' | ')
 }
 
-/** The terminal of a launcher: lines of its ranks and of its own, and one bar below them. */
+/** The terminal of a launcher: its lines and those of its ranks, and one bar below them. */
 export class Screen {
   #rate = new Rate()
   #bars: cliProgress.MultiBar | null = null
@@ -49,7 +49,7 @@ export class Screen {
   /** A rank's progress; give it those of one rank. */
   progress(progress: Progress): void {
     const { step, totalSteps } = progress
-    // A rank that was started again begins anew.
+    // A rank that was started again begins at step 0 or at its checkpoint.
     if (step < this.#lastStep) this.#rate = new Rate()
     this.#lastStep = step
     const nowMs = this.now()

@@ -23,7 +23,7 @@ const maxQueuedBytes = 8 * 1024 * 1024
  * Brings the signaling of this machine's tabs to the launcher of rank 0: each WebSocket at `signalPath` of `server` gets one there, under the pinned
  * certificate.
  *
- * So tabs speak to their own launcher alone, and no browser has to be told to trust a self-signed certificate. As at the signaling server itself,
+ * So tabs speak to their own launcher alone, and no browser needs a flag to trust a self-signed certificate. As at the signaling server itself,
  * only pages of the server's own origin are taken.
  */
 export function attachSignalProxy(
@@ -32,7 +32,7 @@ export function attachSignalProxy(
 ): { close(): Promise<void> } {
   const isOwnHost = ownHosts()
   const wss = new WebSocketServer({ noServer: true, perMessageDeflate: false })
-  // The server takes pages of its own; a name that it is sure to know is its own, whichever led here.
+  // The server takes pages of its origin; a name that it is sure to know is its own, whichever led here.
   const there = `127.0.0.1:${port}`
 
   const join = (tab: WebSocket) => {

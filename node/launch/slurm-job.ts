@@ -38,7 +38,7 @@ const interactiveStep = 0xffff_fffa
 /**
  * Reads where Slurm has started this launcher; null outside of a job, and in the shell of `salloc`, which is no task.
  *
- * A batch script is told from a task of srun by SLURM_STEP_ID, which srun alone sets.
+ * SLURM_STEP_ID, which srun alone sets, distinguishes a task of srun from a batch script.
  * errors: `config.invalid`, naming the variable.
  */
 export function readSlurmJob(environment: Variables): SlurmJob | null {
@@ -55,7 +55,7 @@ export function readSlurmJob(environment: Variables): SlurmJob | null {
     (perNode ?? 1) * nodes.length
   const counts =
     environment.SLURM_STEP_TASKS_PER_NODE ||
-    // Of the job: other than the step's where srun has flags of its own.
+    // Of the job: other than the step's where srun has other flags.
     (environment.SLURM_STEP_NUM_TASKS ? '' : environment.SLURM_TASKS_PER_NODE)
   const tasksHere =
     (counts ? tasksPerNode(counts)[nodeRank] : undefined) ??

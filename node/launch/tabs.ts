@@ -19,7 +19,7 @@ export interface RankTab {
   environment: InjectedEnvironment
 }
 
-/** What is told of a rank that failed. */
+/** A report of a rank that failed. */
 export interface TabFailure {
   /** Null when the browser failed, with all its tabs. */
   rank: number | null

@@ -25,7 +25,7 @@ interface Attempt {
  * Returns a browser whose pages get a WebGPU adapter of the kind that is asked for.
  *
  * `given` are the launch options of Playwright's configuration: what they say of the executable and of flags goes before Tabring's own. `note` is
- * told where `auto` becomes the software adapter.
+ * called where `auto` becomes the software adapter.
  * errors: `gpu.unavailable` where none comes up, naming browsers, flags and what to do; `browser.missing`.
  */
 export async function launchForRanks(

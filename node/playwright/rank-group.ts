@@ -7,7 +7,7 @@ import { messageOf, PeerError } from '../../src/util/errors.ts'
 import { type InjectedEnvironment, injectedName } from '../../src/util/injected.ts'
 import { roomOf } from '../room-of.ts'
 
-/** What the ranks of a group know alike. */
+/** Facts that all ranks of a group have. */
 export interface RankPlace {
   worldSize: number
   address: URL
@@ -17,7 +17,7 @@ export interface RankPlace {
 
 export interface RankGroupOptions extends RankPlace {
   onSay: (stream: 'stdout' | 'stderr', line: string) => void
-  /** Closes the pages; the reason is told to whoever waits for one. */
+  /** Closes the pages; whoever waits for one gets the reason. */
   end: (reason: string) => Promise<void>
 }
 
@@ -47,7 +47,7 @@ export class RankGroup {
     this.#failing.catch(() => undefined)
   }
 
-  /** The pages, once all are loaded and, if told so, joined. errors: that of the first rank that fails. */
+  /** Opens the pages, and resolves once all are loaded or, by `waitUntil`, joined. errors: that of the first rank that fails. */
   async open(newPage: (rank: number) => Promise<Page>, waitUntil: 'joined' | 'loaded') {
     const ranks = Array.from({ length: this.options.worldSize }, (_, rank) => rank)
     const pages = await Promise.all(ranks.map((rank) => this.#prepare(rank, newPage)))

@@ -12,7 +12,7 @@ import { CheckpointFolder } from '../checkpoint-folder.ts'
 import { secretPrefix, type WritableFolders } from '../writable-folders.ts'
 import type { CheckpointOptions } from './options.ts'
 
-/** What the server offers for checkpoints, and what the tabs are told of it. */
+/** The server's folder for checkpoints, and what the tabs get of it. */
 export interface OpenedCheckpoints {
   readonly writable: WritableFolders
   readonly routes: Record<string, (request: IncomingMessage, response: ServerResponse) => void>

@@ -54,7 +54,7 @@ export interface TrainOptions {
   device: DeviceChoice
   /** Whether tabs may send their data through the server where WebRTC does not link them. */
   isRelayed: boolean
-  /** STUN and TURN servers that tabs are told of; absent: none. */
+  /** STUN and TURN servers that tabs receive; absent: none. */
   ice?: IceOptions
   /** For the tabs, from flags and environment; flags go first. */
   switches: SwitchInputs

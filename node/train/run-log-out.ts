@@ -6,7 +6,7 @@ import type { TabEvent } from './tab-group.ts'
 /** The file of `--run-log`: the log of a run with exact as far as it came, also where it failed or was stopped. */
 export class RunLogOut {
   readonly #log = new RunLog()
-  /** Of the attempt under way: by step, what the first rank told. */
+  /** Of the attempt under way: by step, the hash that the first rank reported. */
   readonly #hashes = new Map<number, string>()
   #isWritten = false
 
@@ -20,7 +20,7 @@ export class RunLogOut {
     return new RunLogOut(await OutFile.open(path, '--run-log'), config)
   }
 
-  /** Takes what rank 0 tells, what any rank has found, and the steps of all: a lost rank 0 may not have told its last ones. */
+  /** Takes the events of rank 0, what any rank has found, and the steps of all: a lost rank 0 may not have reported its last ones. */
   add(event: TabEvent): void {
     if (!isLogged(event)) return
     if (event.event === 'step') this.#addStep(event)

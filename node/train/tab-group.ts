@@ -153,7 +153,7 @@ export interface TabGroupOptions {
   readonly onLost?: (text: string) => void
   /** The run continues without the tab, which must not come back into it. */
   readonly onGone?: (tab: number) => void
-  /** A rank may not decide to continue: `text` names those that it waits for. Null: they are all gone, so that it can be told to. */
+  /** A rank may not decide to continue: `text` names those that it waits for. Null: they are all gone, so that the launcher can answer for it. */
   readonly onUndecided?: (tab: number, text: string | null) => void
   /** Steps of the run are lost, as `text` says. */
   readonly onStepsLost?: (text: string) => void
@@ -189,7 +189,7 @@ export class TabGroup {
   #lastHeardMs: number
   #timer: NodeJS.Timeout | undefined
   readonly #watchdog: NodeJS.Timeout
-  /** What becomes of tabs from now on says nothing of the run. */
+  /** The end of a tab from now on says nothing of the run. */
   #isOver = false
 
   constructor(options: TabGroupOptions) {
@@ -292,7 +292,7 @@ export class TabGroup {
     this.fail(tab, code, isLast ? `${text} No other rank is left.` : text)
   }
 
-  /** Takes a failure of `tab`. The run is over; a moment later the failure nearest to the cause is the one told. */
+  /** Takes a failure of `tab`. The run is over; a moment later the failure nearest to the cause is reported. */
   fail(tab: number, code: string, message: string): void {
     const { joins, isGone, rank } = this.#tabs[tab]
     if (isGone || this.#isOver || (joins && rank === null && this.#goesOn(tab, message))) return
@@ -356,7 +356,7 @@ export class TabGroup {
     )
   }
 
-  /** Whether the tab waits for nobody but those that are gone for sure, and was told so. */
+  /** Tells the tab to continue where it waits only for those that are gone for sure; returns whether it did. */
   #decide(tab: number): boolean {
     const state = this.#tabs[tab]
     const { undecided } = state

@@ -52,7 +52,7 @@ const pageTimeoutMs = 30_000
  * Opens one tab a rank in `browser`, joins them in one room, and returns their results in rank order.
  *
  * The first tab makes the room (`role=host`) and gets the settings; the others join as soon as the room is there. Each tab has
- * storage of its own, as tabs on different machines would.
+ * separate storage, as tabs on different machines would.
  * Contract with the page: see `tabAddress`; it calls `__tabringRoom` when its room is there, `__tabringMember`, `__tabringEvent` and
  * `__tabringDone`, before which rank 0 sends its weights to the address `save`. It has `__tabringContinueWithout`.
  * An elastic run continues without a tab that is lost once it has begun, and another tab joins it in its place.

@@ -36,7 +36,7 @@ export interface JoinOptions {
   joinTimeoutMs: number
   /** Ends the waiting, with its reason. */
   signal: AbortSignal
-  /** Told once where no leader is yet, and why. */
+  /** Called once where no leader is yet, with the reason. */
   onWaiting: (where: string) => void
 }
 
@@ -45,7 +45,7 @@ export interface Joined {
   place: LeaderPlace
   /** Of the leader's certificate, given or proven. */
   pin: Pin
-  /** Leaves; `reason` is told to the leader. */
+  /** Leaves; `reason` is sent to the leader. */
   close(reason?: string): Promise<void>
 }
 

@@ -19,7 +19,7 @@ const minKeyChars = 16
 /** Returns a fresh key. */
 export const newKey = (): string => randomBytes(24).toString('base64url')
 
-/** The key, when it is one. errors: `config.invalid`; the key itself is not told. */
+/** The key, when it is one. errors: `config.invalid`; the key itself is not in it. */
 export function checkKey(where: string, key: string): string {
   if (key.length >= minKeyChars && /^[\x21-\x7e]+$/.test(key)) return key
   throw new TabringError(

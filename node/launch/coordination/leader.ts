@@ -39,7 +39,7 @@ export interface LauncherHandle {
 /** How long a failure that may be the echo of another's waits for it. */
 const graceMs = 700
 
-/** A launcher that was told to stop has this long to close its tabs; longer than its own limits on that together. units: ms. */
+/** A launcher that received a stop has this long to close its tabs; longer than its own limits on that together. units: ms. */
 const stopMs = 30_000
 
 const defaultLastCallMs = 30_000
@@ -60,7 +60,7 @@ const isEcho = ({ code }: Failure) => code.startsWith('peer.') || code.startsWit
  * A run of `min` to `launchers` launchers starts again with those that are left when one is lost, as a restart, and with one more when it
  * comes, as torchrun does. It is GATHERING again when too few are left. Other runs are OVER with the first lost launcher.
  *
- * It knows no sockets: `join` takes what sends, and returns what receives. The failure that is told is the first by time of arrival; one that is
+ * It knows no sockets: `join` takes what sends, and returns what receives. The failure that is reported is the first by time of arrival; one that is
  * the echo of another (a lost neighbour) only when nothing better came within 0.7 s.
  */
 export class Leader {
