@@ -42,7 +42,7 @@ const address = location.search + location.hash
 /** The room that the address names, or a new one, which goes into the address. */
 function findRoom(): { link: RoomLink | null; trouble: Trouble | null } {
   try {
-    // Reads all switches of the address: a wrong one is told before anything begins.
+    // Reads all switches of the address: a wrong one is reported before anything begins.
     const device = switchValue('device')
     const ahead = troubleAhead({
       isSecureContext: window.isSecureContext,

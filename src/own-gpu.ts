@@ -2,7 +2,7 @@ import { openGpu } from './gpu/device.ts'
 import { Runtime } from './graph/memory/runtime.ts'
 import { placeOf } from './ui/page/measured-on.ts'
 
-/** Runs `work` on a device of its own, told in words as `place`, and closes it in every case. errors: `gpu.unavailable`, `work`'s. */
+/** Runs `work` on its own device, which errors call `place`, and always closes it. errors: `gpu.unavailable`, `work`'s. */
 export async function onOwnGpu(
   work: (runtime: Runtime, place: string) => Promise<void>,
 ): Promise<void> {

@@ -31,7 +31,7 @@ export interface SelfTestOptions {
   readonly signal?: AbortSignal
   /** Before each check. */
   readonly onCheck?: (op: string, variant: string, test: string) => void
-  /** After each op; the last one of an aborted test is not told. */
+  /** After each op; the last one of an aborted test is not reported. */
   readonly onResult: (result: OpResult) => void
 }
 

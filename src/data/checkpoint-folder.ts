@@ -183,9 +183,9 @@ const leadOf = (score: Score | undefined, other: Score | undefined): number =>
 /** The best of the files that were measured as `score` was, the oldest of equals; null for none. */
 function bestLike(files: readonly CheckpointEntry[], score: Score | undefined): string | null {
   if (!score) return null
-  const alike = files.filter((file) => file.score?.on === score.on)
-  const max = Math.max(...alike.map((file) => file.score!.value))
-  return alike.find((file) => file.score!.value === max)?.name ?? null
+  const comparable = files.filter((file) => file.score?.on === score.on)
+  const max = Math.max(...comparable.map((file) => file.score!.value))
+  return comparable.find((file) => file.score!.value === max)?.name ?? null
 }
 
 /** The files, given the oldest first, that stay whatever is best. */

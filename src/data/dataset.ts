@@ -132,7 +132,7 @@ export async function loadIdxFolder(
 }
 
 /**
- * Returns a reader for the folder at `baseUrl`, for page and worker alike.
+ * Returns a reader for the folder at `baseUrl`, for the page and for workers.
  *
  * Status 404 means that there is no such file.
  * errors: the reader rejects with `data.missing` for every other failure, naming the URL and the status.

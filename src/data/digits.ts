@@ -257,7 +257,7 @@ function writeDigit(digit: number, random: RandomStream, pixels: Uint8Array, off
 export function drawDigits(seed: number, stream: number, count: number): LabelledImages {
   const images = new Uint8Array(count * side * side)
   const labels = new Uint8Array(count)
-  // Each image starts a stream of its own: the low bits number the images, the high ones the caller's stream.
+  // Each image starts its own stream: the low bits number the images, the high ones the caller's stream.
   for (let i = 0; i < count; i++) {
     const random = new RandomStream(seed, stream * imagesPerStream + i, 'digits')
     labels[i] = random.below(classes)

@@ -52,7 +52,7 @@ export const virtualRows = (batchSize: number, virtualWorkers: number): number =
   Math.ceil(batchSize / virtualWorkers)
 
 /**
- * Each rank's share of a global batch in a run with `exact`: whole virtual workers that have rows, in order, as evenly as they can be dealt.
+ * Each rank's share of a global batch in a run with `exact`: whole virtual workers that have rows, in order, as evenly as they can be assigned.
  *
  * shape: [worldSize]; the last shares may reach beyond the batch.
  */

@@ -290,7 +290,7 @@ const wantedLimits = [
   'maxStorageBuffersPerShaderStage',
 ] as const
 
-/** The adapters of this browser, at most `max`, each as often as it counts for a device: they are asked for anew, so each opens once. */
+/** The adapters of this browser, at most `max`, each as often as it counts for a device: they are requested again, so each opens once. */
 async function listDevices(max?: number): Promise<GPUAdapter[]> {
   const copies = switchValue('logicalDevices')
   const adapters = await listAdapters(max === undefined ? undefined : Math.ceil(max / copies))

@@ -91,6 +91,6 @@ const packHalves =
 /** Words of so many halves: the invocations of a kernel that makes a word each. */
 export const halfWords = (count: number): number => Math.ceil(count / 2)
 
-/** The store of an element by an invocation that stores both of each word, the even one first; `held` is a variable of its own. */
+/** The store of an element by an invocation that stores both of each word, the even one first; `held` is a separate variable. */
 export const oneAfterTheOther = (name: string, at: string, value: string): string =>
   `if ((${at} & 1u) == 0u) { held = ${value}; } else { ${name}[${at} >> 1u] = pack_half(held, ${value}); }`

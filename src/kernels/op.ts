@@ -138,9 +138,9 @@ export interface Op<Attrs = unknown> {
   /** Whether it reads inputs and gradients stored as f16; the graph converts them to f32 for every other op. */
   readonly takesHalf?: boolean
   /**
-   * Whether an elementwise chain may be linked into the store of output 0: attrs then have `epilogue: Step[]`, inputs 0 and 1 are
+   * An elementwise chain may be linked into the store of output 0: attrs then have `epilogue: Step[]`, inputs 0 and 1 are
    * the op's own, inputs 2.. are the chain's inputs 1.., and chain input 0 is the value about to be stored.
-   * An op with other inputs of its own says how many, by its attrs where it depends on them.
+   * An op that has not two inputs says where the chain's begin, by its attrs where it depends on them.
    */
   readonly takesEpilogue?:
     | boolean

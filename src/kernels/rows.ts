@@ -59,9 +59,9 @@ export interface RowKernel extends RowShape {
   /** WGSL of `at`, the index of the row's element `c`. */
   readonly at?: string
   readonly reductions: readonly Reduction[]
-  /** Lines that store what becomes of each element. */
+  /** Lines that store the result of each element. */
   readonly each?: readonly string[]
-  /** Lines that store what becomes of a row; one thread runs them. */
+  /** Lines that store the result of a row; one thread runs them. */
   readonly once?: readonly string[]
   /** The reductions and stores within other lines, such as a loop. */
   readonly within?: (lines: readonly string[]) => readonly string[]
@@ -113,7 +113,7 @@ export const joinsOf = (reductions: readonly Reduction[]): Join[] => [
   ...new Set(reductions.map(({ join }) => join)),
 ]
 
-/** WGSL of what becomes of one row: `laneFunctions` of its joins must stand before it. */
+/** WGSL of the reductions and stores of one row: `laneFunctions` of its joins must stand before it. */
 export function rowLines({
   rows: { reduced, inner },
   lanes,

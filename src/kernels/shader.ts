@@ -7,7 +7,7 @@ import { specialFunctions } from './special-functions.ts'
 /** A storage variable of a shader: what it is called, how it is used, which tensor it is. */
 export interface ShaderBinding extends Binding {
   /**
-   * WGSL element type; `f32` unless told. `vec4<f32>` needs a tensor whose element count is a multiple of 4. For those of f16 the
+   * WGSL element type; default `f32`. `vec4<f32>` needs a tensor whose element count is a multiple of 4. For those of f16 the
    * body, written as for f32, is changed (half-bindings.ts).
    */
   readonly element?:

@@ -59,7 +59,7 @@ export function reshapeStrided(from: Strided, shape: Shape): Strided | undefined
     : undefined
 }
 
-/** Axes as few as possible: size 1 goes, neighbours that all `strides` walk alike merge. */
+/** Axes as few as possible: size 1 goes, neighbours that all `strides` walk as one axis merge. */
 export function mergeAxes(
   sizes: Shape,
   strides: readonly (readonly number[])[],

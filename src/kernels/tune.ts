@@ -80,7 +80,7 @@ export function relatives<A>(
     .slice(0, maxRelatives)
 }
 
-/** The store's key of a call: environment, call, and a hash of every variant's shaders, so that new kernels are timed anew. */
+/** The store's key of a call: environment, call, and a hash of every variant's shaders, so that changed kernels are timed again. */
 export function storeKey(
   environment: string,
   key: string,

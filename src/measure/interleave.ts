@@ -4,14 +4,14 @@ import { messageOf } from '../util/errors.ts'
 export type Rounds = Record<string, number[] | { error: string }>
 
 export interface InterleaveOptions {
-  /** Whether this round is one for the key; all are unless told. */
+  /** Tells whether the key is timed in this round; default: in every round. */
   readonly takesPart?: (key: string, round: number) => boolean
   readonly onRound?: (rounds: number) => void
   readonly signal?: AbortSignal
 }
 
 /**
- * Times each key once a round, each round beginning with another one, so that what changes on the machine meets all alike.
+ * Times each key once a round, each round beginning with another one, so that changes of the machine affect all keys equally.
  *
  * A key whose timing throws is out, with the reason in its place. errors: the signal's reason when it is aborted.
  */

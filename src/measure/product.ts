@@ -12,7 +12,7 @@ export interface ProductTask {
 
 /** One library's way to compute a product, with its operands on the device. */
 export interface Product {
-  /** Does it `times` times over, each a call of its own, and resolves when the last result is there. */
+  /** Computes it `times` times, each in a separate call, and resolves when the last result is there. */
   run(times: number): Promise<void>
   /** shape: [m, n] */
   result(): Promise<Float32Array>

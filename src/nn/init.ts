@@ -110,7 +110,7 @@ export const normal = (shape: Shape, deviation: number): Parameter =>
   new Parameter(shape, normalNumbers(elementsOf(shape), deviation))
 
 /**
- * Draws a convolution's or linear layer's weight anew: normal around 0 with variance 2 / fanOut, which keeps the size of gradients
+ * Draws new values for a convolution's or linear layer's weight: normal around 0 with variance 2 / fanOut, which keeps the size of gradients
  * through ReLU layers.
  *
  * source: torch.nn.init.kaiming_normal_ with mode fan_out; He et al., arXiv 1502.01852.

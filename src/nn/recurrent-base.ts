@@ -91,7 +91,7 @@ export abstract class RecurrentBase extends Module {
   declare readonly bidirectional: boolean
   readonly #cell: CellKind
   readonly #weights: readonly (() => RecurrentWeights)[]
-  /** One between each two layers, each with masks of its own. */
+  /** One between each two layers, each with its own masks. */
   readonly #dropouts: readonly Dropout[]
 
   constructor(
@@ -156,7 +156,7 @@ export abstract class RecurrentBase extends Module {
     return { output: { data: markCleared(output), lengths, batchFirst }, ...last }
   }
 
-  /** Masks go by sample, so that any split over ranks draws alike: samples must come first while they are made. */
+  /** Masks go by sample, so that any split over ranks draws the same ones: samples must come first while they are made. */
   #dropped(output: Tensor, gap: number, batchFirst: boolean): Tensor {
     const dropout = this.#dropouts[gap]
     if (!dropout?.training) return output

@@ -54,7 +54,7 @@ interface Average {
  * Takes a model or parameters. The first update of a parameter copies it, like torch.optim.swa_utils.AveragedModel with such an `avg_fn`.
  * Parameters without a gradient do not change and have no average. Buffers keep the model's own values unless `useBuffers` (AveragedModel's
  * `use_buffers`) is set: then float buffers are averaged like parameters, and integer ones keep their values. With several ranks each one
- * holds the whole average of the gathered parameters, and of its own buffers.
+ * holds the whole average of the gathered parameters, and of the buffers that it has itself.
  * cost: one dispatch per bucket and step, and a copy of the parameters' memory; one more dispatch per buffer.
  */
 export class ExponentialMovingAverage {

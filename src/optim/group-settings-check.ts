@@ -3,7 +3,7 @@ import type { Cohort } from './cohort.ts'
 import type { CommonSettings, ParamGroup } from './settings.ts'
 
 /**
- * What ranks must have alike of a group, since each updates its part of the weights alone: compared as the step is compiled its flags and
+ * Settings of a group that must be equal on all ranks, since each updates its part of the weights alone: compared as the step is compiled its flags and
  * states, in each run its numbers, and where updates depend on how many there were also that.
  */
 export function consistentGroup<Settings extends CommonSettings>(

@@ -42,7 +42,7 @@ const isDeviceType = (type: unknown): type is DeviceType =>
 
 let currentIndex = 0
 
-/** The index of the WebGPU device that programs and `'webgpu'` take unless told. */
+/** The index of the WebGPU device that programs and `'webgpu'` take by default. */
 export const currentDevice = (): number => currentIndex
 
 export function setCurrentDevice(index: number): void {

@@ -1,5 +1,5 @@
 /**
- * Resolves in a task of its own, after those that wait now.
+ * Resolves in a separate task, after those that wait now.
  *
  * By a message and not by a timer: browsers let chained timers of a page that nobody sees run once a second or less.
  */

@@ -6,7 +6,7 @@ import { inLanes } from './trace-lanes.ts'
 /**
  * Spans of time for people to look at, kept while `trace` is on.
  *
- * Each is a performance.measure that the performance panel shows on a track of its own, and an event of the Chrome trace that
+ * Each is a performance.measure that the performance panel shows on a separate track, and an event of the Chrome trace that
  * `exportTrace` returns. Times are `performance.now()` of whoever notes them.
  */
 

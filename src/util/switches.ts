@@ -19,7 +19,7 @@ type Source = (typeof sources)[number]
 /** What each source gives, unparsed: crosses from page to worker. */
 export type GivenSwitches = Readonly<Record<Source, SwitchInputs>>
 
-/** The launcher's page parameter, for what it was told by its own flags and environment. */
+/** The launcher's page parameter, for what its own flags and environment set. */
 export const launcherParameter = 'launcher'
 
 /** The environment variable of a switch: `TABRING_DELAY_MS`. */
@@ -70,7 +70,7 @@ export const givenSwitches = (): GivenSwitches => {
   return given
 }
 
-/** Takes a page's switches over into its worker; the page has told of them. */
+/** Takes a page's switches over into its worker; the page has reported them. */
 export function takeSwitches(all: GivenSwitches): void {
   given = all
   values = undefined

@@ -9,7 +9,7 @@ interface Timer {
 }
 
 /**
- * An `Env` whose clock moves only when told to: hours of waiting cost nothing, and one seed replays a run.
+ * An `Env` whose clock moves only when a test advances it: hours of waiting cost nothing, and one seed replays a run.
  *
  * order: timers run by time, then in the order they were set; between two of them all pending promises settle.
  */
@@ -138,7 +138,7 @@ function isBefore(a: Timer, b: Timer): boolean {
   return a.atMs < b.atMs || (a.atMs === b.atMs && a.order < b.order)
 }
 
-/** A task of its own comes after every pending promise job. Node's setImmediate is the fastest one. */
+/** A separate task comes after every pending promise job. Node's setImmediate is the fastest one. */
 function settlePromises(): Promise<void> {
   if (typeof setImmediate !== 'function') return nextTask()
   return new Promise((resolve) => setImmediate(resolve))

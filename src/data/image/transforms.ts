@@ -115,7 +115,7 @@ export function centerCrop(size: Size): Transform<PixelImage, PixelImage> {
   )
 }
 
-/** `low` to `high`, evenly on a logarithmic scale: low * (high / low)^u by square roots alone, which round alike everywhere. */
+/** `low` to `high`, evenly on a logarithmic scale: low * (high / low)^u by square roots alone, which round the same way everywhere. */
 function logUniform(random: RandomStream, low: number, high: number): number {
   let bits = random.word() >>> 8
   let root = high / low

@@ -1,4 +1,4 @@
 import { serveSamples } from './serve-samples.ts'
 
-// The loader's own worker: it makes the data set anew from the loader's description.
+// The loader's own worker: it constructs the data set again from the loader's description.
 serveSamples()

@@ -19,7 +19,7 @@ export const layoutText = ({ unused, syncPoints, samples, fixed }: LayoutReport)
   JSON.stringify([unused, syncPoints, samples, fixed])
 export const syncPointsText = (count: number): string => `${count} mid-step collectives`
 
-/** The layout that a rank of `ranks` has told in its first two texts; undefined where it is none. */
+/** The layout that a rank of `ranks` sent in its first two texts; undefined where it is none. */
 export function layoutIn(
   [text, received]: readonly string[],
   ranks: readonly number[],

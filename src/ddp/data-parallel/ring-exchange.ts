@@ -26,7 +26,7 @@ import { type RingOptions, RingSettings } from './ring-settings.ts'
 /**
  * The ring as step programs see it: collectives keyed by step and bucket, so that ranks may launch them in different orders.
  *
- * The group numbers the steps, of all models that train in it: one that is made anew in the same group, as where a run goes back for a
+ * The group numbers the steps, of all models that train in it: one that is made again in the same group, as where a run goes back for a
  * loss that is no number, uses no key a second time.
  */
 export class RingExchange implements GradientExchange {

@@ -43,7 +43,7 @@ const maxTimes = 10
 const maxWeight = 2
 const fewRanks = 4
 
-/** A rank knows its own norm: one that has measured more of another's, beyond rounding, measures wrong or was told wrong. */
+/** A rank knows its own norm: one that has measured more of another's, beyond rounding, measures wrong or received a wrong value. */
 const roundings = 1.001
 
 const maxBuckets = 10_000

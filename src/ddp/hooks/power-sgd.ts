@@ -177,7 +177,7 @@ async function sums(bucket: GradBucket, arrays: readonly Float32Array[]): Promis
   })
 }
 
-/** The first right factor of a gradient in a step: the last one, or one drawn alike on all ranks. */
+/** The first right factor of a gradient in a step: the last one, or one drawn identically on all ranks. */
 function firstFactor(
   state: PowerSgdState,
   parameter: Parameter,

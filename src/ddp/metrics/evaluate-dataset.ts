@@ -168,7 +168,7 @@ interface Division {
 
 function divisionFor(model: Module, given: CollectiveGroup | undefined): Division {
   const parameters = model.parameters()
-  // Of `fullyShard`, every rank has samples of its own; of `parallelizeModule` and pipelines only replicas have.
+  // Of `fullyShard`, every rank has its own samples; of `parallelizeModule` and pipelines only replicas have.
   const isSharded = ({ sharedBy, replicatedBy, meanOver }: Parameter) =>
     sharedBy !== undefined && meanOver > (replicatedBy?.size ?? 1)
   const runsTogether = parameters.some(isSharded)

@@ -30,7 +30,7 @@ export async function monitoredBarrier(options: MonitoredBarrierOptions = {}): P
   const env = options.env ?? systemEnv
   const group = groupOf('monitoredBarrier', options.group)
   if (!group || group.size === 1) return
-  // Asked of all links and not of this rank's, so that all ranks fail alike and none waits for another.
+  // Asked of all links and not of this rank's, so that all ranks fail with the same error and none waits for another.
   if (!group.isFullyLinked)
     throw new PeerError(
       'peer.unreachable',

@@ -72,7 +72,7 @@ export interface InitProcessGroupOptions {
 }
 
 const defaultJoinMs = 60_000
-/** A neighbour may have links of its own to make that take all their attempts, before it says HELLO. units: ms. */
+/** A neighbour may have other links to make that take all their attempts, before it says HELLO. units: ms. */
 const formingMs = 30_000
 
 /** See `createProcessGroup`. `signal`: ends the joining. */

@@ -23,7 +23,7 @@ export function memberGroup<Group extends CollectiveGroup>(
   return groupOf(where, group) as Group | ProcessGroup
 }
 
-/** Calls that a rank outside has been told of: once each. */
+/** Calls for which a rank outside the group has been warned: once each. */
 const warned = new Set<string>()
 
 /**

@@ -52,7 +52,7 @@ class LentPage {
         },
         onSignal,
       )
-      // Not told before the worker has it: the two messages travel on ports of their own.
+      // Not reported before the worker has it: the two messages travel on separate ports.
       await Promise.all(taken)
       return null
     } catch (thrown) {

@@ -8,7 +8,7 @@ export const pageTag = toHex(crypto.getRandomValues(new Uint8Array(16)))
 /** One end of a channel between two ranks of this page. */
 export interface PagePair {
   port: MessagePort
-  /** The other side is told that this one has gone; idempotent. The port is its owner's to close. */
+  /** Reports to the other side that this one has gone; idempotent. The port is its owner's to close. */
   release(): void
 }
 

@@ -21,7 +21,7 @@ import { appear, decode, peek, putFirst, read } from './store-values.ts'
  * What a crash left in a room is found by its beat standing still, and costs a round, not the room.
  */
 
-/** What all ranks must say alike. */
+/** Terms that must be equal on all ranks. */
 export interface Terms {
   worldSize: number
   backend: Backend
@@ -411,7 +411,7 @@ class Attempt {
       signal?.throwIfAborted()
       const now = await this.peek(`beat/${id}`)
       if (now !== undefined && now !== before) return true
-      // It may have told an error that ends the round for this rank too.
+      // It may have reported an error that ends the round for this rank too.
       if (await appear(this.store, [this.key('call')], beatMs / 4)) break
     }
     const call = await this.peek('call')

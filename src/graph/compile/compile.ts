@@ -209,7 +209,7 @@ const checksAlone = () =>
     'compile: detectAnomaly does not work with fullyShard, because each rank looks for itself. Compile without it.',
   )
 
-/** As `checkDevices`; where the tab has no such device, that is the reason that is told. */
+/** As `checkDevices`; where the tab has no such device, the error says so. */
 async function checkPlaces(prepared: Prepared, memory: Memory): Promise<void> {
   try {
     checkDevices(prepared, memory)

@@ -14,7 +14,7 @@ import { noteRefusedRun } from './failing-together.ts'
 /**
  * Makes each run of the program wait for a look at the same step, which ends it before it changes anything.
  *
- * With several ranks all of them end such a run alike, with what each has found: they make runs in the same order and number.
+ * With several ranks all of them end such a run with the same error, which has the findings of each: they make runs in the same order and number.
  */
 export function withAnomalyDetection<Program extends StepProgram>(
   program: Program,

@@ -28,7 +28,7 @@ export interface SyncBatchNormOptions {
 /**
  * x normalized by mean and variance of each channel over the rows that count on all of some ranks, times weight, plus bias.
  *
- * Each rank takes the statistics of its own rows; they meet once in forward, and their gradients once in backward. Rows that do not count are
+ * Each rank takes the statistics of the rows that it has; they are summed over ranks once in forward, and their gradients once in backward. Rows that do not count are
  * normalized by the others' statistics. What the ranks' losses weigh is in their gradients already.
  * shape: x[N, C, ...], weight[C], bias[C] -> the shape of x
  * source: means and variances of parts as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm" (1979).

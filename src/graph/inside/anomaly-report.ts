@@ -17,7 +17,7 @@ export interface Findings {
  * Tells all ranks where each has found values that are not finite (`own`; undefined for nowhere) and returns what they have found; undefined
  * where nobody has found anything. `gatherTexts`: every rank's text, in rank order.
  *
- * Equal findings are told once, with the ranks that made them.
+ * Equal findings are reported once, with the ranks that made them.
  */
 export async function shareFindings(
   gatherTexts: (own: string) => Promise<readonly string[]>,

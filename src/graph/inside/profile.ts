@@ -14,7 +14,7 @@ let programs = 0
 /**
  * Times of a program's kernels, run by run: `debug=2` and `trace=1`.
  *
- * Each dispatch gets a pass of its own with two timestamps, and runs go one after the other, so a step is slower than without.
+ * Each dispatch gets a separate pass with two timestamps, and runs go one after the other, so a step is slower than without.
  */
 export class Profile {
   readonly #name = `program ${++programs}`

@@ -25,7 +25,7 @@ const kernelNodes = ({ nodes, jointNodes, updateNodes, trace }: Prepared) =>
 /**
  * `debug=5`: runs a program op by op on its own buffers, and holds each op's results against its reference.
  *
- * An op's inputs are read back before it and its results after it, so that an error is told where it arises and not again further on.
+ * An op's inputs are read back before it and its results after it, so that an error is reported where it arises and not again further on.
  * Allowed is the op's tolerance, its absolute part times the largest magnitude of the result, as for the op's own `huge` cases.
  */
 export class ValueCheck {
@@ -40,7 +40,7 @@ export class ValueCheck {
     this.#buffers = buffers
   }
 
-  /** A program's check where the switch asks for one; with several ranks there is none, which is told. */
+  /** A program's check where the switch asks for one; none with several ranks, which the console says. */
   static of(gpu: Gpu, prepared: Prepared, buffers: CheckedBuffers): ValueCheck | undefined {
     if (switchValue('debug') < 5) return undefined
     if (!prepared.trace.exchange?.exchangesGradients) return new ValueCheck(gpu, prepared, buffers)

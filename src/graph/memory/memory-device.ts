@@ -9,7 +9,7 @@ export const referenceDevice: PlacedDevice = { type: 'reference', index: 0 }
 export const deviceOf = (memory: Memory): PlacedDevice =>
   memory === 'host' ? referenceDevice : memory.id
 
-/** A memory's device in words; two openings of one adapter are told apart. */
+/** A memory's device in words; two openings of one adapter get different words. */
 export const formatMemory = (memory: Memory, other?: Memory): string => {
   const text = formatDevice(deviceOf(memory))
   const isAmbiguous = other && other !== memory && formatDevice(deviceOf(other)) === text

@@ -21,8 +21,8 @@ export function backwardParts({ updates, computeEnd }: Prepared): BackwardPart[]
 /**
  * By bucket, the last part of backward that must come before its update on the device: nothing behind it touches what the update does.
  *
- * That is the bucket's own part, or a later one that still reads its parameters (a gradient by the layer's input). An update with
- * intermediates of its own comes behind all parts: their memory is planned for that order.
+ * That is the bucket's own part, or a later one that still reads its parameters (a gradient by the layer's input). An update with its own
+ * intermediates comes behind all parts: their memory is planned for that order.
  */
 export function lastPartsOf(prepared: Prepared): number[] {
   const { updates, plan } = prepared

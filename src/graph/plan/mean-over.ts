@@ -6,7 +6,7 @@ import type { MeanOver } from '../trace/trace.ts'
 import { storageOf } from '../trace/value.ts'
 
 /** How many there are in a full batch: samples, or class numbers. */
-export const mostOf = ({ rows, classes }: MeanOver): number =>
+export const fullCount = ({ rows, classes }: MeanOver): number =>
   classes ? countElements(classes.target.type.shape) : rows
 
 /**

@@ -50,7 +50,7 @@ const newInterval = (type: TensorType, at: number): Interval => ({
 })
 
 /**
- * Gives every tensor a place: fixed ones as told, intermediates at offsets of a few shared buffers by liveness.
+ * Gives every tensor a place: fixed ones where the caller says, intermediates at offsets of a few shared buffers by liveness.
  *
  * What a dispatch writes is not in a buffer that it binds for reading alone: WebGPU checks that by whole buffers. Where keeping the two
  * apart costs memory, a dispatch binds what it reads there as writable too.

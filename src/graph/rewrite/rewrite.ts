@@ -19,7 +19,7 @@ import { foldStores, foldViews } from './fold-views.ts'
 import { attrsForHalf, copiesOfParameters, joinCasts, shareCopies } from './join-casts.ts'
 import { addInPlace, dropExpands, joinAfterSums, joinBeforeSums } from './join-sums.ts'
 
-/** What an op says about its epilogue; two inputs of its own unless told. */
+/** The room of an op for an epilogue; by default behind its own two inputs. */
 function epilogueOf({ op, outputs, attrs }: GraphNode): EpilogueRoom {
   const room = op.takesEpilogue
   if (typeof room !== 'object') return { operandsFrom: 2, bindings: 2 + outputs.length }
@@ -199,7 +199,7 @@ function joinChains(editor: Editor): void {
   }
 }
 
-/** Joins one producer into an elementwise chain; returns the chain while it is still one of its own. */
+/** Joins one producer into an elementwise chain; returns the chain, or undefined where it is now the epilogue of another op or nothing joins. */
 function absorbProducer(editor: Editor, chain: GraphNode): GraphNode | undefined {
   const inputs = editor.inputsOf(chain)
   const { steps, dtype } = chain.attrs as MapAttrs
@@ -212,7 +212,7 @@ function absorbProducer(editor: Editor, chain: GraphNode): GraphNode | undefined
         (producer.op === (map as Op) || producer.op.takesEpilogue) &&
         value === producer.outputs[0] &&
         (sameShape(value.type.shape, output.type.shape) ||
-          // A single number is computed anew for each element rather than in a dispatch of its own.
+          // A single number is computed again for each element rather than in a separate dispatch.
           (producer.op === (map as Op) && countElements(value.type.shape) === 1)) &&
         editor.uses(value) === 1 &&
         !editor.isTouchedBetween(producer, chain),

@@ -80,7 +80,7 @@ function withinMemory<T>({ op, outputs }: GraphNode, compute: () => T): T {
 
 export interface CpuProgramOptions {
   readonly onNode?: OnNode
-  /** Whether runs update and count steps; true unless told. */
+  /** Runs update and count steps; default true. */
   readonly allowUpdates?: boolean
 }
 

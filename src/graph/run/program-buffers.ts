@@ -68,7 +68,7 @@ export class ProgramBuffers {
   }
 
   /**
-   * Writes the inputs, which a shadow has none of, and the scalars, counting a step unless told not to; returns the staged inputs, whose
+   * Writes the inputs, which a shadow has none of, and the scalars, counting a step unless the caller says not to; returns the staged inputs, whose
    * copies the run records first.
    *
    * errors: `graph.misuse` for a missing input, a wrong type or length, a staged tensor that a run has used.

@@ -128,7 +128,7 @@ export class GpuProgram implements StepProgram {
       instruments(),
       ...prepared.plan.dispatches.map(({ dispatch }) => pipelines.get(dispatch)),
     ])
-    // A buffer without memory makes its bind groups invalid too, which must not count as an error of its own.
+    // A buffer without memory makes its bind groups invalid too, which must not count as a second error.
     gpu.device.pushErrorScope('validation')
     gpu.device.pushErrorScope('out-of-memory')
     const errorOf = () => gpu.device.popErrorScope().catch(() => null)

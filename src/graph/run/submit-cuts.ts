@@ -6,7 +6,7 @@ const longestSubmitMs = 100
 /**
  * Where to cut a program's dispatches into submits of at most about 100 ms of device time each; none for most programs.
  *
- * `deviceMs`: what each phase took. Dispatches of one phase count alike, so a single long one may pass the limit.
+ * `deviceMs`: what each phase took. Dispatches of one phase count equally, so a single long one may pass the limit.
  */
 export function submitCuts(ranges: readonly PhaseRange[], deviceMs: PhaseShares): number[] {
   const lengths = { forward: 0, backward: 0, optimizer: 0 }

@@ -131,7 +131,7 @@ interface Gradients {
  *
  * Reverse accumulation over nodes from the last to the first; a value used twice gets the sum of its gradients, added in
  * that order, and goes through the value's hooks when that sum is complete. Ops before any such tensor get no gradient ops. Ops of a
- * checkpointed region read copies that are computed anew.
+ * checkpointed region read copies that are computed again.
  * errors: `graph.misuse` when an op on the way has no gradient, or when nothing behind `output` asked for one.
  */
 function gradientsOf(trace: Trace, output: GraphValue, seed: GraphValue): Gradients {

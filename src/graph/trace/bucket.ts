@@ -125,7 +125,7 @@ export class Bucket {
 
 /**
  * Cuts parameters, given in the order in which backward completes their gradients, into buckets of at most `capBytes`, the very first one
- * of at most `firstCapBytes` (a larger parameter has a bucket of its own).
+ * of at most `firstCapBytes` (a larger parameter has a bucket to itself).
  *
  * source: PyTorch's Reducer; unlike it, the order is the traced one from the first step on, so buckets are never rebuilt.
  */

@@ -16,7 +16,7 @@ import { type Arguments, mustBeTensors } from './tensor-arguments.ts'
 import { activeTrace } from './trace.ts'
 import { GraphValue } from './value.ts'
 
-/** What an elementwise function reads: an op's result, a number that never changes, or one that each run gives anew. */
+/** Inputs of an elementwise function: an op's result, a number that never changes, or one that each run sets. */
 export type ElementwiseArgument = GraphValue | number | ScalarSlot
 
 /** Functions whose results need float32's range or digits even where their arguments are f16, as PyTorch's autocast has them. */
@@ -51,7 +51,7 @@ function staysInteger(fn: ScalarFunctionName, operands: readonly ElementwiseArgu
   )
 }
 
-/** Adds an elementwise function to the function being compiled: what `elementwise` of tensors does, which says what becomes of which dtype. */
+/** Adds an elementwise function to the function being compiled: what `elementwise` of tensors does, where the result's dtypes are documented. */
 export function emitElementwise(
   fn: ScalarFunctionName,
   named: Arguments<ElementwiseArgument>,

@@ -56,7 +56,7 @@ export interface StepLayout {
   readonly buckets: readonly string[]
   /** By meeting of ranks in forward and backward: the number of the group that meets, see `numberOf`. */
   readonly syncPoints: readonly number[]
-  /** What this rank counts in a full batch, by which gradients are weighed; undefined where ranks weigh alike. */
+  /** Count of this rank's full batch, by which gradients are weighed; undefined where ranks have equal weights. */
   readonly samples: number | undefined
   /** By group of an optimizer: its class, and which kernels and states its settings have chosen. */
   readonly fixed: readonly string[]
@@ -183,7 +183,7 @@ export interface JointCompiling<Parameter> {
   readonly programs: Map<number, ExchangedProgram>
   /** A number for a program that is being compiled: the same on all ranks. */
   countProgram(): number
-  /** Compares a step over ranks; returns the `samples` of each, 0 where they weigh alike. errors: the same on all ranks, naming them. */
+  /** Compares a step over ranks; returns the `samples` of each, 0 where they have equal weights. errors: the same on all ranks, naming them. */
   settleLayout(layout: StepLayout): Promise<readonly number[]>
   /** What all ranks together use of what each uses: rank 0's in its order, then the others'. */
   settleUsed(own: readonly Parameter[]): Promise<readonly Parameter[]>

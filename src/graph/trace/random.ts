@@ -94,7 +94,7 @@ export function randomSlots(where: string, samples: number): RandomSlots {
  */
 const firstFunctionalLayer = 2 ** 23
 
-/** A layer number of its own for a call that has none, the same in each trace of the same function. */
+/** A separate layer number for a call that has none, the same in each trace of the same function. */
 export const functionalLayer = (where: string): number =>
   firstFunctionalLayer + stateOf(activeTrace(where)).functionalLayers++
 

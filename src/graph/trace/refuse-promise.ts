@@ -4,7 +4,7 @@ import { TabringError } from '../../util/errors.ts'
 export function refusePromise(where: string, returned: unknown): void {
   const isObject = typeof returned === 'object' && returned !== null
   if (!isObject || !('then' in returned) || typeof returned.then !== 'function') return
-  // What it comes to is told here; it must not count as unhandled besides.
+  // The error below reports the mistake; the promise must not count as unhandled besides.
   Promise.resolve(returned).catch(() => undefined)
   throw new TabringError(
     'graph.misuse',

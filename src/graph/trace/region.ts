@@ -23,7 +23,7 @@ type Emit = <A>(op: Op<A>, inputs: readonly GraphValue[], attrs: A) => GraphValu
 let nextCopy = 1
 
 /**
- * The values of checkpointed regions, computed anew for one backward pass.
+ * The values of checkpointed regions, computed again for one backward pass.
  *
  * A region is copied as a whole when backward first meets one of its nodes, so the copies run right before they are read; what no gradient
  * reads is never part of the program. A region inside another reads the outer one's copies.

@@ -43,10 +43,10 @@ export function hashOf(values: Iterable<unknown>): number {
 }
 
 /**
- * What ranks must have alike in each step, since each of them updates its part of the weights alone: learning rates and their like.
+ * Numbers that must be equal on all ranks in each step, since each of them updates its part of the weights alone: learning rates and their like.
  *
- * A rank tells a hash in digits of 4 bits, each with its square, and all hear the sums: N times the sum of squares is the square of the sum
- * where all digits are the same, and more where not, on every rank alike. Sums of such numbers are exact in float32 for 74,000 ranks.
+ * A rank sends a hash in digits of 4 bits, each with its square, and all receive the sums: N times the sum of squares is the square of the sum
+ * where all digits are the same, and more where not, which every rank sees. Sums of such numbers are exact in float32 for 74,000 ranks.
  * cost: `settingsHashWords` words beside the counts that the first bucket takes along, and a hash of the numbers.
  */
 export class SettingsConsistency {
@@ -107,7 +107,7 @@ export class SettingsConsistency {
     this.#names = names
   }
 
-  /** The run's numbers with their names, to be told when they differ. */
+  /** The run's numbers with their names, for the error when they differ. */
   numbers(): () => readonly string[] {
     const [values, names] = [this.#values, this.#names]
     return () => names.map(([name, of], i) => `${name} ${values[i]} (${of})`)

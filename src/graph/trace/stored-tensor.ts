@@ -62,7 +62,7 @@ export function nameTensors(): void {
       for (const one of module.modules()) named.add(one)
       module.nameTensors()
     } catch {
-      // What is wrong is told to who asks for the list.
+      // The caller that reads the list gets the error.
     }
   }
 }

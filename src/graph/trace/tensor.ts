@@ -369,7 +369,7 @@ export abstract class Tensor {
     return this.#view(flipped(this.shape, dims.flat()))
   }
 
-  // --- reductions over `dim` (all dimensions unless told), which stays as size 1 with `keepDim` ---
+  // --- reductions over `dim` (default: all dimensions), which stays as size 1 with `keepDim` ---
 
   sum(dim?: Axes, keepDim = false): Tensor {
     return emit(sum, [this], this.#reduction('sum', dim, keepDim))
@@ -579,7 +579,7 @@ export function emitAll<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tens
   return trace.emit(op, values, attrs).map((value) => new TracedTensor(value, movedTo))
 }
 
-/** The same contents under a value of its own, whose gradient is that of the uses of this one alone. cost: nothing. */
+/** The same contents as a separate value, whose gradient is that of the uses of this one alone. cost: nothing. */
 export const aliasOf = (tensor: Tensor): Tensor => emit(alias, [tensor], {})
 
 /** The tensor as f32 where it is f16, else itself. */

@@ -23,7 +23,7 @@ export interface PreparedLowering {
 /** Step scalars that a timed kernel may read: large, so that every row counts. */
 const stepScalars = new Float32Array(256).fill(2 ** 20)
 
-/** Compiles a lowering and binds it to buffers of its own; inputs without contents are zeros. For timing, not for the step's path. */
+/** Compiles a lowering and binds it to its own buffers; inputs without contents are zeros. For timing, not for the step's path. */
 export async function prepareLowering(
   { gpu, pipelines }: Runtime,
   lowering: Lowering,

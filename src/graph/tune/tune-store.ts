@@ -12,7 +12,7 @@ const settled = <T>(request: IDBRequest<T>): Promise<T> =>
 /**
  * Tuned kernel choices in this origin's IndexedDB, by call, adapter, browser and shader text.
  *
- * Where the browser keeps nothing (private windows, blocked site data) choices are measured anew each time.
+ * Where the browser keeps nothing (private windows, blocked site data) choices are measured again each time.
  */
 export function openTuneStore(): TuneStore {
   let database: Promise<IDBDatabase> | undefined

@@ -2,7 +2,7 @@ import { tensorType } from '../../util/shape.ts'
 import { defineOp, type Op } from '../op.ts'
 
 /**
- * y = x in the same memory: a value of its own in the traced graph, with a gradient of its own.
+ * y = x in the same memory: a separate value in the traced graph, with its own gradient.
  *
  * Backward hooks of modules stand on it. A rewrite takes it away, so that it parts no chain.
  */

@@ -17,7 +17,7 @@ import {
   type RowTensor,
 } from './text.ts'
 
-// The plain form: one invocation makes one element and computes every score that it needs anew. Any shape, no tiles.
+// The plain form: one invocation makes one element and computes every score that it needs, again where others have. Any shape, no tiles.
 
 /** Where row `t` begins, in elements. */
 const start = ({ place }: Pick<RowTensor, 'place'>, t: string, d: number) =>

@@ -295,7 +295,7 @@ function keepRunning({ momentum }: TrackedBatchNormAttrs): string {
   ].join('\n')
 }
 
-/** The number of batches counts up in a dispatch of its own where the statistics' workgroups read it. */
+/** The number of batches counts up in a separate dispatch where the statistics' workgroups read it. */
 const countBatch = ({ N, L }: NormSizes, count: ScalarSlot | null) =>
   dispatch({
     label: 'batchNorm count',

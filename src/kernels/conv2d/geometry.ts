@@ -13,9 +13,9 @@ export interface ConvWindow {
   readonly padding: readonly [number, number]
   /** Zeros below and right of the image. */
   readonly paddingEnd?: readonly [number, number]
-  /** Distance of neighbouring taps; 1 unless told. */
+  /** Distance of neighbouring taps; default 1. */
   readonly dilation?: readonly [number, number]
-  /** Channels fall into so many groups, each convolved on its own; w is then [O, C / groups, KH, KW]. 1 unless told. */
+  /** Channels fall into so many groups, each convolved on its own; w is then [O, C / groups, KH, KW]. Default 1. */
   readonly groups?: number
 }
 

@@ -40,7 +40,7 @@ export interface TiledConv {
     inStride: number
     tap(ky: number, kx: number): number
   }
-  /** Where output row r, column s goes: row `r * stride[0] + offset[0]`, column alike, of the tensor's planes. */
+  /** Where output row r, column s goes: row `r * stride[0] + offset[0]`, column `s * stride[1] + offset[1]`, of the tensor's planes. */
   readonly output: { stride: readonly [number, number]; offset: readonly [number, number] }
   readonly epilogue: readonly Step[]
   /** Whether the output is f16, two neighbours to a word: columns are then even, and dispatches make whole rows. */
@@ -297,7 +297,7 @@ export function tiledVariants<A>(describe: (call: OpCall<A>) => TiledConv[]): Va
   }))
 }
 
-/** Tiles whose estimates differ by no more run alike, and the one with the shorter text compiles sooner (measured on SwiftShader). */
+/** Tiles whose estimates differ by no more are equally fast, and the one with the shorter text compiles sooner (measured on SwiftShader). */
 const asCheap = 1.1
 
 /** The fixed table's choice: the shortest of the menu's cheapest tiles, or `naive`. */

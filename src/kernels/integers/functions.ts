@@ -76,6 +76,6 @@ export const isIntegerExponent = (value: unknown): boolean =>
 /** Whether a number can be an operand beside i32 tensors. */
 export const isI32 = (value: number): boolean => Number.isInteger(value) && (value | 0) === value
 
-/** A WGSL literal; the least i32 has none of its own. */
+/** A WGSL literal; the minimum of i32 has no literal. */
 export const i32Literal = (value: number): string =>
   value === -0x8000_0000 ? '(-2147483647i - 1i)' : value < 0 ? `(${value}i)` : `${value}i`

@@ -20,7 +20,7 @@ function loadOf(name: string, dtype: DType, index: string, isVector: boolean): s
 }
 
 /**
- * The same broadcast over as few axes as possible: axes of size 1 go, neighbours that every operand treats alike merge.
+ * The same broadcast over as few axes as possible: axes of size 1 go, neighbours that every operand indexes as one axis merge.
  *
  * `[64, 28, 28] + [28, 28]` becomes `[64, 784] + [1, 784]`, so most kernels need no division at all.
  */

@@ -228,7 +228,7 @@ export function operandIndex(
   col: string,
 ): string {
   if (shape.length === 2) return broadcastIndex([m, n], operand, [row, col])
-  // Leading axes that the operand treats alike are one: most need no division.
+  // Leading axes that the operand indexes as one are one: most need no division.
   const aligned = [...shape.map(() => 1), ...operand].slice(-shape.length)
   const isFolded = batch.length === 0
   const leading = isFolded ? -1 : -2

@@ -67,7 +67,7 @@ function gradient(context: GradientContext<MatmulAttrs>): (Value | undefined)[] 
     const flat = [countElements(shape.slice(0, -1)), shape[shape.length - 1]]
     return sameShape(flat, shape) ? value : context.emit(reshape, [value], { shape: flat })[0]
   }
-  // c has the rows of a, unless b brings batch axes of its own.
+  // c has the rows of a, unless b has batch axes too.
   const isShared = b.type.shape.length === 2 && form !== 'tn'
   const byA: Record<MatmulForm, () => Value> = {
     nn: () => product('nt', dy, b),

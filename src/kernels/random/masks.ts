@@ -39,7 +39,7 @@ export function randomScalars(seed: number, step: number, firstSample: number): 
 /** Word 3 of the counter: the purpose, which no other stream shares, and the layer above it. */
 export const layerWord = (layer: number): number => ((layer << 8) | purposes.dropout) >>> 0
 
-/** Layers that can be told apart. */
+/** Maximum number of layers with different masks. */
 export const maxLayers = 2 ** 24
 
 /** Words below this, of 24 bits, are dropped. */

@@ -32,7 +32,7 @@ export interface Reduction {
   /** Steps on the result, its input 0; `finalSteps` of a mean divide by the count. */
   readonly finalSteps: readonly Step[]
   readonly out: Operand
-  /** Of the sources and the result; f32 unless told. Those of i32 have no steps. */
+  /** Of the sources and the result; default f32. Those of i32 have no steps. */
   readonly dtype?: 'f32' | 'i32'
   /** The first scratch tensor that is free. */
   readonly firstScratch?: number

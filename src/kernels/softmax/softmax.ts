@@ -116,7 +116,7 @@ const gradKernel = ({ attrs: { isLog } }: OpCall<SoftmaxGradAttrs>) => ({
   each: [`dx[at] = ${isLog ? 'dy[at] - exp_of(y[at]) * total' : 'y[at] * (dy[at] - total)'};`],
 })
 
-/** dx of softmax or logSoftmax from the result and its gradient. shape: y, dy -> dx, all alike */
+/** dx of softmax or logSoftmax from the result and its gradient. shape: y, dy -> dx, all equal */
 export const softmaxGrad: Op<SoftmaxGradAttrs> = defineOp<SoftmaxGradAttrs>({
   name: 'softmaxGrad',
   infer([y], { axis }) {

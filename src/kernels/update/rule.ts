@@ -121,7 +121,7 @@ const snake = (name: string): string =>
   )
 
 /**
- * Elements that one thread of `strip` takes. A software adapter reads settings anew in each thread, element by element, which
+ * Elements that one thread of `strip` takes. A software adapter reads settings again in each thread, element by element, which
  * costs as much as a tensor's element: one AdamW step of 203,264 took 2.4 ms so, 3.4 ms with the settings baked in and four
  * elements a thread, 7.6 ms with four elements and settings (SwiftShader, 2 cores, best of 7).
  */

@@ -5,7 +5,7 @@
  *                                 │ h                        │ dh
  *     rank 1              h = recv(shape, 0) ─ forward ─ loss.backward() ─ update
  *
- * Every rank compiles a function of its own, which has its part of the model alone. Where one function has the whole model, `x.to("rank:1/webgpu:0")`
+ * Every rank compiles its own function, which has its part of the model alone. Where one function has the whole model, `x.to("rank:1/webgpu:0")`
  * and `pipeline` do the same.
  * bytes: those of h in forward, and again in backward, through the host of both ranks.
  */

@@ -59,7 +59,7 @@ export function judge(
     if (isReached)
       return { is: 'reached', words: `Reached at step ${xs[i]}: ${valueInWords(ys[i], meta)}.` }
   }
-  // A step is told before the test behind it: until that has come, nothing is missed.
+  // A step is reported before the test behind it: until that has come, nothing is missed.
   const testedStep = length > 0 ? xs[length - 1] : 0
   if (testedStep >= withinSteps || (run.end && run.step >= withinSteps))
     return { is: 'missed', words: 'Not reached.' }

@@ -4,7 +4,7 @@ import type { QueryAnswer } from '../../worker/api.ts'
 import type { Acts } from '../state/acts.ts'
 import type { Run } from '../state/run.ts'
 
-/** What a demo's view (`demos/<name>/view.tsx`) works with; it is drawn anew with each snapshot. */
+/** Props of a demo's view (`demos/<name>/view.tsx`), which is drawn again with each snapshot. */
 export interface ViewProps {
   /** Settings of the run, or before there is one, of the run that could be started now, but for those that cannot be read. */
   readonly config: Partial<TrainConfig> | null

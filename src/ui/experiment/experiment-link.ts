@@ -26,7 +26,7 @@ export function inviteLink(snapshot: Snapshot): string {
   return link.href
 }
 
-/** An address that opens this experiment in a room of its own, on other machines too where the server is open to them. */
+/** An address that opens this experiment in a new room, on other machines too where the server is open to them. */
 export function experimentLink(snapshot: Snapshot): string {
   const { experiments, invite, server } = snapshot
   const [outside] = invite ? outsideLinks(invite, server) : []

@@ -249,7 +249,7 @@ function LaneView({ lane, top, lengthMs }: { lane: Lane; top: number; lengthMs: 
   )
 }
 
-/** What is told apart by more than its colour. */
+/** Patterns for what differs by more than its colour. */
 function Hatching(): ComponentChildren {
   return (
     <>

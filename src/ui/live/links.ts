@@ -26,7 +26,7 @@ export function linkUse({
     if (!now?.link || !then?.link) return unknown
     const seconds = (now.readMs - then.readMs) / 1000
     const bytes = now.link.bytesSent - then.link.bytesSent
-    // After a lost device ranks meet anew, and count anew.
+    // After a lost device ranks form a new group, and count from 0.
     if (!(seconds > 0) || bytes < 0) return unknown
     const { peakInFlightBytes, peakInFlightFrames, windowBytes } = now.link
     return {

@@ -60,7 +60,7 @@ const workKinds: readonly SpanKind[] = [
 ]
 
 /**
- * Of the time in which the rank waits for others to begin an exchange, what no work of its own covers. That another bucket is on its way
+ * The part of the time in which the rank waits for others to begin an exchange that its work does not cover. That another bucket is on its way
  * meanwhile does not count: that one was late for the same reason.
  */
 export function waitingMs({ spans, totalMs }: Pick<StepSample, 'spans' | 'totalMs'>): number {

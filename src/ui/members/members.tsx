@@ -12,7 +12,7 @@ import { Invite } from './invite.tsx'
 import { MemberActs } from './member-acts.tsx'
 import { type Fact, roundTrips, speedOf, tabMates } from './member-words.ts'
 
-/** A longer list has a panel of its own before a run, and scrolls within itself in one. */
+/** A longer list has a separate panel before a run, and scrolls within itself in one. */
 const maxInRoom = 6
 
 /** Whether the members have a panel of their own: many, and nothing else to look at. */

@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks'
 /** Modules of white around a code, as its standard asks for. */
 const margin = 4
 
-/** A QR code of a link, dark on white in any theme, since cameras expect that; the link itself is what a screen reader is told. */
+/** A QR code of a link, dark on white in any theme, since cameras expect that; a screen reader reads the link itself. */
 export function QrCode({ link }: { link: string }) {
   const [code, setCode] = useState<{ link: string; path: string; size: number } | null>(null)
   useEffect(() => {

@@ -32,7 +32,7 @@ export interface HeldPlot {
 /** A plot is kept up to date when it is so near to the window. */
 const nearMargin = '100px'
 
-/** A uPlot of the size of its element and in the page's colours, light and dark; its data are those of the render. Out of the window it is drawn once, and anew when it comes near. */
+/** A uPlot of the size of its element and in the page's colours, light and dark; its data are those of the render. Out of the window it is drawn once, and again when it comes near. */
 export function usePlot(parts: PlotParts): HeldPlot {
   const { shape, options, dependsOn } = parts
   const holder = useRef<HTMLDivElement>(null)

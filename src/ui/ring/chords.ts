@@ -8,7 +8,7 @@ export interface ChordGroup {
   readonly links: RingEdge[]
 }
 
-/** Links that look alike are one path: there may be a hundred. This tab's come last, on top. */
+/** Links that look the same are one path: there may be a hundred. This tab's come last, on top. */
 export function chordGroups(
   chords: readonly RingEdge[],
   own: number,

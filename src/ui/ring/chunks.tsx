@@ -17,7 +17,7 @@ const minGap = 9
  * The chunks of a link as dots on its arc, which move the faster the more it carries: a sheet over the ring that turns by the distance between
  * two dots, again and again.
  *
- * cost: none for the page's thread. The compositor turns a sheet of its own, where parts of the ring's drawing would be drawn again for each frame.
+ * cost: none for the page's thread. The compositor turns a separate layer, where parts of the ring's drawing would be drawn again for each frame.
  */
 export function Chunks({ begin, end, use }: ChunksProps) {
   const sheet = useRef<SVGSVGElement>(null)

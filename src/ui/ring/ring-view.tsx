@@ -52,7 +52,7 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
   const uses = run && advances(run) ? linkUse(run) : []
   const rates = uses.length > 2 ? ratesOfLinks(run!) : []
   const isMoving = uses.some(({ bytesPerSec }) => Number.isFinite(bytesPerSec))
-  // Beyond some ranks there is no room beside the links: what they carry together is told in the middle.
+  // Beyond some ranks there is no room beside the links: what they carry together is shown in the middle.
   const rateText = isMoving ? rateWords(uses) : ''
   const kinds = new Set([...edges, ...chords].map(({ kind }) => kind))
   const small = circleOf(size)

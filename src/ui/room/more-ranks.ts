@@ -5,7 +5,7 @@ import type { ComputeApi } from '../../worker/api.ts'
 import { type MemberChange, RoomMember, type RoomMemberOptions } from '../../worker/page/member.ts'
 
 /**
- * The ranks of a tab besides the one that its page shows: each a member with a compute worker of its own, named after the tab with a number.
+ * The ranks of a tab besides the one that its page shows: each a member with its own compute worker, named after the tab with a number.
  *
  * They share the browser with the first, so links between them are ports. One whose worker ends leaves the room alone.
  */

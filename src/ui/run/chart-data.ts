@@ -172,7 +172,7 @@ export type PlotKind = (typeof plotKinds)[number]
 export const plotOf = ({ is }: Pick<ChartColumn, 'is'>): PlotKind =>
   is === 'trainMetric' || is === 'testMetric' ? 'metric' : 'loss'
 
-/** The columns of these lines: what a plot must be made anew for when its own change. */
+/** The columns of these lines: a plot must be made again when its own change. */
 export function chartColumns(
   lines: readonly ChartLine[],
   shown: Shown,

@@ -30,7 +30,7 @@ export function differingColumns(
   return columns.filter(({ textOf }) => new Set(runs.map(textOf)).size > 1)
 }
 
-/** Cells are narrow: `mlp: 784–256–10, ReLU` is told by its first word. */
+/** Cells are narrow: `mlp: 784–256–10, ReLU` is known by its first word. */
 const shortWords = (text: string) => text.split(/[:,(]/)[0].trim()
 
 /** What a run is called: the name that a person gave it, else its time and the settings that tell it from the others. */

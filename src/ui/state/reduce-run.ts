@@ -37,7 +37,7 @@ export function reduceRun(run: Run, action: RunAction): Run {
       : { ...run, download: action.download }
   }
   if (action.type === 'reason') {
-    // The ranks told only that one was lost.
+    // The ranks reported only that one was lost.
     const isSame = run.end?.kind === 'failed' && run.end.code.startsWith('peer.')
     return isSame ? { ...run, lost: [], end: endedBy(action) } : run
   }
@@ -271,7 +271,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
 /** Tests of which is known how long they took: enough for a mean, few enough to follow a change. */
 const maxTests = 5
 
-/** What a test took is known where its beginning was told; the phase stays until the next step, or the end. */
+/** The time of a test is known where its beginning was reported; the phase stays until the next step, or the end. */
 function withTest(run: Run, step: number, atMs: number): Run {
   const { testingSinceMs, tests, testedMs } = run
   if (testingSinceMs === null) return run

@@ -24,11 +24,11 @@ export function advances(run: Run): boolean {
 export const isLeftOut = ({ end }: Run): boolean =>
   end?.kind === 'failed' && end.leftOut === 'again'
 
-/** Each rank trains a model of its own. */
+/** Each rank trains a separate model. */
 export const hasOwnModels = ({ config, worldSize }: Pick<Run, 'config' | 'worldSize'>): boolean =>
   config?.strategy === 'alone' && worldSize > 1
 
-/** The ranks of this tab, where there are several and each trains a model of its own; else none. */
+/** The ranks of this tab, where there are several and each trains a separate model; else none. */
 export function ranksApart(run: Run | null): readonly number[] {
   if (run?.config?.strategy !== 'alone') return []
   const { tab } = run.members[run.rank]

@@ -119,7 +119,7 @@ export interface Run {
   }[]
   /** The step after which an elastic run continued with other ranks, the newest time; null before. */
   readonly regrouped: { readonly step: number; readonly worldSize: number } | null
-  /** Whose loss an elastic run deals with until its next group begins; null while it trains. */
+  /** The rank whose loss an elastic run handles until its next group begins; null while it trains. */
   readonly lostName: string | null
   /**
    * An elastic run waits for these, by name, until a person decides; null while it does not. `hadMore`: they had newer steps than any tab here.

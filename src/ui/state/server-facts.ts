@@ -24,7 +24,7 @@ export function isLocalPage(address: string): boolean {
 
 /**
  * The links that let other machines in, best first: this page's own, or one for each address of the machine when the
- * page itself was opened as localhost. Empty when only this machine is served, or while the server has not told.
+ * page itself was opened as localhost. Empty when only this machine is served, or while the server has not answered.
  */
 export function outsideLinks(invite: string, server: ServerFacts | null): readonly string[] {
   if (!isLocalPage(invite)) return [invite]

@@ -36,7 +36,7 @@ export interface Snapshot {
   readonly trouble: Trouble | null
   /** The room's address on this page, without a query: `inviteLink` makes it the link for others. Empty where there is no room. */
   readonly invite: string
-  /** What the page's server offers; null before it has told. */
+  /** What the page's server offers; null before it has answered. */
   readonly server: ServerFacts | null
   readonly name: string
   readonly adapter: AdapterFacts | null

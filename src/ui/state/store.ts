@@ -58,7 +58,7 @@ export class Store {
     return () => void this.#listeners.delete(listener)
   }
 
-  /** Resolves when the page is next drawn, at the pace of a run's progress: what is set then costs no picture of its own. */
+  /** Resolves when the page is next drawn, at the pace of a run's progress: what is set then costs no extra picture. */
   nextDraw(): Promise<void> {
     return new Promise((resolve) => {
       this.#waiting.push(resolve)

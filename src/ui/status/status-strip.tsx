@@ -134,7 +134,7 @@ interface MainActProps {
   isSettling: boolean
 }
 
-/** Each button has a key of its own: one that became another would take clicks that were meant for the first. */
+/** Each button has its own key: one that became another would take clicks that were meant for the first. */
 function MainAct({ snapshot, acts, isSettling }: MainActProps) {
   const group = {
     role: 'group',

@@ -13,7 +13,7 @@ export interface Unreached {
   readonly text: string
   /** For the maker: members to leave out of the next start, one choice each, by name. */
   readonly without: readonly { readonly names: string; readonly ids: readonly string[] }[]
-  /** The error as it was told; null where there was none yet. */
+  /** The error as received; null where there was none yet. */
   readonly detail: string | null
 }
 

@@ -4,7 +4,7 @@ import type { ScalarFunctionName, Step, StepArgument } from '../../steps.ts'
 /** `steps` over the inputs, which broadcast to one shape; no steps: the first input. */
 export interface MapAttrs {
   readonly steps: readonly Step[]
-  /** How the result is stored; f32 unless told. */
+  /** Type in which the result is stored; default f32. */
   readonly dtype?: 'f16'
 }
 
