@@ -83,7 +83,7 @@ export class AccumulatedProgram<Out extends Outputs = Outputs> {
     this.destroy = this.destroy.bind(this)
   }
 
-  /** Whether the next run updates. */
+  /** True if the next run updates. */
   get isLast(): boolean {
     if (this.steps !== undefined) return this.#added === this.steps - 1
     return this.#isSynchronizing
@@ -137,7 +137,7 @@ export class AccumulatedProgram<Out extends Outputs = Outputs> {
     return (await begun).outputs
   }
 
-  /** Whether this rank exchanges gradients now. */
+  /** True if this rank exchanges gradients now. */
   get #isSynchronizing(): boolean {
     return this.updateStep.prepared.trace.exchange?.isSynchronizing ?? true
   }

@@ -104,7 +104,7 @@ async function planParts(runtime: AnyRuntime, step: TracedStep, options: PartsOp
   return { parts, isOwn, groups }
 }
 
-/** What this rank's trace sends between ranks. */
+/** Returns the transfers between ranks in this rank's trace. */
 const transferRecords = (step: TracedStep, rank: number): TransferRecord[] =>
   transfersOf(allNodes(step), rank).flatMap(({ node, tag, from, to }) => {
     const [{ type }] = node.inputs

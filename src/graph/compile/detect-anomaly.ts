@@ -7,7 +7,7 @@ import { formatCall } from '../trace/format-call.ts'
 import { type GraphValue, storageOf } from '../trace/value.ts'
 import { runEagerly } from './eager.ts'
 
-/** What to call a value that no op made. */
+/** Names a value that no op made. */
 function nameOf(value: GraphValue): string | undefined {
   const { leaf } = storageOf(value)
   if (leaf?.kind === 'input') return `input "${leaf.name}"`
@@ -17,7 +17,7 @@ function nameOf(value: GraphValue): string | undefined {
 }
 
 export interface AnomalyOptions {
-  /** Whether infinite values always count as an anomaly, not only if they lead to NaN or an infinite output; default false. */
+  /** True if infinite values always count as an anomaly, not only if they lead to NaN or an infinite output; default false. */
   readonly checkInfinite?: boolean
 }
 
@@ -55,7 +55,7 @@ export async function detectAnomaly(
 /** Where values that are not finite came from, along a run. */
 class Search {
   readonly #checkInfinite: boolean
-  /** What is known to hold no NaN, of what no op made. */
+  /** Values that no op made and that are known to hold no NaN. */
   readonly #clean = new Set<GraphValue>()
   /** Where the infinite values in a value came from: an op with its shapes, or a name. */
   readonly #origins = new Map<GraphValue, { readonly where: string; readonly isOp: boolean }>()

@@ -25,7 +25,7 @@ import { keepBuffers } from './kept-buffers.ts'
 import { passChecks } from './output-checks.ts'
 
 export interface EagerOptions extends PrepareOptions {
-  /** Whether the run may change parameters, module buffers and step counts; default true. If false, random masks need `randomStep`. */
+  /** True if the run may change parameters, module buffers and step counts; default true. If false, random masks need `randomStep`. */
   readonly allowUpdates?: boolean
   readonly onKernel?: (label: string) => void
   /** Called after the kernels of each node in forward and backward. */

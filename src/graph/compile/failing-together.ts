@@ -66,7 +66,7 @@ export function noteRefusedRun(error: object): void {
   refused.add(error)
 }
 
-/** Whether a run that rejected with this did not take place. */
+/** Tells whether a run that rejected with this did not take place. */
 export const isRefusedRun = (error: unknown): boolean =>
   typeof error === 'object' && error !== null && refused.has(error)
 

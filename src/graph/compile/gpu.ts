@@ -147,7 +147,7 @@ export const gpu = {
   setVisibleDevices,
   synchronize,
   /**
-   * Whether to use tuned kernels (true) or the fixed table (false, the default). Tuned kernels may add in a different order on another
+   * Use of tuned kernels (true) or the fixed table (false, the default). Tuned kernels may add in a different order on another
    * adapter.
    */
   get benchmark(): boolean {

@@ -71,7 +71,7 @@ async function findingOf(check: () => Promise<void>): Promise<TabringError | und
   return undefined
 }
 
-/** What was uploaded belongs to one run, and here there are two. */
+/** Refuses uploaded inputs: they belong to one run, and here there are two. */
 function refuseStaged(inputs: RunInputs): void {
   for (const [name, data] of Object.entries(inputs)) {
     if (!(data instanceof StagedTensor)) continue

@@ -24,15 +24,15 @@ export interface AttentionOptions {
    * position bias) gets one; memory then grows with queries times keys.
    */
   attnMask?: Tensor
-  /** Whether an f32 mask holds 0 and 1; default: whether it is the result of comparisons. */
+  /** True if an f32 mask holds 0 and 1; default: whether it is the result of comparisons. */
   isBooleanMask?: boolean
-  /** Whether an integer mask is nonzero where a key is masked, as in torch.nn.MultiheadAttention. */
+  /** True if an integer mask is nonzero where a key is masked, as in torch.nn.MultiheadAttention. */
   isExclusionMask?: boolean
   /** Fraction of probabilities to drop; default 0. */
   dropoutP?: number
   /** Distinguishes the dropout masks of one step; default: the number of this call in the traced function. */
   maskIndex?: number
-  /** Whether query i sees only keys 0 to i. */
+  /** True if query i sees only keys 0 to i. */
   isCausal?: boolean
   /** Factor of the scores; default 1 / sqrt(elements of a query). */
   scale?: number
@@ -64,7 +64,7 @@ const dropoutOf = (options: AttentionOptions, batch: number): AttentionAttrs['dr
       }
     : null
 
-/** Whether a mask is what torch has as bool: integers, or what comparisons gave. */
+/** Tells whether a mask is what torch has as bool: integers, or what comparisons gave. */
 export const isBoolean = ({ dtype, value }: Tensor): boolean =>
   (dtype !== 'f32' && dtype !== 'f16') || holdsTruths(value)
 

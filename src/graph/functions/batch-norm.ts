@@ -23,7 +23,7 @@ export interface RunningStatistics {
 export interface BatchNormOptions {
   /** Required for evaluation; moved towards the batch's statistics in training. */
   running?: RunningStatistics
-  /** Whether to normalize by the batch's own statistics; default false, as in PyTorch. */
+  /** Normalizes by the batch's own statistics; default false, as in PyTorch. */
   training?: boolean
   /** Weight of a batch in the running statistics; null: cumulative mean over all batches. Default 0.1. */
   momentum?: number | null

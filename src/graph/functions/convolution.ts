@@ -39,7 +39,7 @@ export interface ConvTransposeOptions {
 
 const convOptions = { stride: true, padding: true, dilation: true, groups: true } as const
 
-/** What differs from 1, so that plain calls keep plain attrs. */
+/** Attrs that differ from 1, so that plain calls keep plain attrs. */
 const extras = (dilation: readonly [number, number], groups: number) => ({
   ...(dilation.some((d) => d !== 1) ? { dilation } : {}),
   ...(groups === 1 ? {} : { groups }),

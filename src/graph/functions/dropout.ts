@@ -4,7 +4,7 @@ import { functionalLayer, randomSlots } from '../trace/random.ts'
 import { emit, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 
 export interface DropoutOptions {
-  /** Whether to drop anything; default true. */
+  /** Drops elements; default true. */
   training?: boolean
   /** Number of samples in x, one after the other; default: the size of its first dimension. */
   samples?: number

@@ -51,7 +51,7 @@ function counted(losses: Tensor, count: ScalarSlot): Tensor {
   return elementwise('where', { isCounted, losses, rest: 0 })
 }
 
-/** What the losses become; of an unreduced one of no dimensions `count` is that of one sample. */
+/** Reduces the losses; of an unreduced one of no dimensions `count` is that of one sample. */
 function reduce(losses: Tensor, { reduction = 'mean', count }: LossOptions): Tensor {
   const all = count
     ? counted(losses.shape.length === 0 ? losses.reshape([1]) : losses, count)
@@ -74,12 +74,12 @@ function meanOver(loss: Tensor, over: MeanOver): Tensor {
 const countedRows = (rows: number, count: ScalarSlot): Tensor =>
   elementwise('clamp', { count, min: 1, max: Math.max(1, rows) })
 
-/** What every loss has. */
+/** Options of every loss. */
 export const plainOptions = { reduction: true, count: true } as const
 
 const reductions: readonly Reduction[] = ['none', 'sum', 'mean']
 
-/** What some losses have besides. */
+/** Further options of some losses. */
 interface FurtherOptions {
   readonly ignoreIndex?: number
   readonly labelSmoothing?: number
@@ -107,7 +107,7 @@ export function checkLoss<T extends Pick<LossOptions, 'count'> & { readonly redu
   return options
 }
 
-/** What `klDiv` may make of its losses. */
+/** Reductions that `klDiv` has. */
 export const klReductions: readonly string[] = [...reductions, 'batchmean']
 
 /** Predictions and targets of one shape: what PyTorch warns of, the mean over a broadcast, is never meant. */

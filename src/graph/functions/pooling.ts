@@ -24,14 +24,14 @@ export interface PoolOptions<Size = Pair> {
 export interface MaxPoolOptions<Size = Pair> extends PoolOptions<Size> {
   /** Distance between neighbouring pixels of a window; default 1. */
   dilation?: Size
-  /** Whether to include a last window that extends beyond the image; default false. */
+  /** Includes a last window that extends beyond the image; default false. */
   ceilMode?: boolean
 }
 
 export interface AvgPoolOptions<Size = Pair> extends PoolOptions<Size> {
-  /** Whether to include a last window that extends beyond the image; default false. */
+  /** Includes a last window that extends beyond the image; default false. */
   ceilMode?: boolean
-  /** Whether padding counts in the divisor of the mean; default true. */
+  /** True if padding counts in the divisor of the mean; default true. */
   countIncludePad?: boolean
 }
 

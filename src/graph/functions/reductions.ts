@@ -24,7 +24,7 @@ import { where } from './elementwise.ts'
  */
 
 export interface VarianceOptions {
-  /** Whether reduced dimensions stay as size 1; default false. */
+  /** True if reduced dimensions stay as size 1; default false. */
   readonly keepDim?: boolean
   /** Subtracted from the number of elements in the divisor; default 1, as for a sample. */
   readonly correction?: number

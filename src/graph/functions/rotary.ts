@@ -4,11 +4,11 @@ import { checkCount } from '../../util/shape.ts'
 import { emit, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 
 export interface RotaryOptions {
-  /** Whether neighbouring elements are paired; default: element i is paired with i + width / 2. */
+  /** True if neighbouring elements are paired; default: element i is paired with i + width / 2. */
   isInterleaved?: boolean
 }
 
-/** Whether neighbours are paired. errors: `config.invalid` for other options. */
+/** Tells whether neighbours are paired. errors: `config.invalid` for other options. */
 function checkRotary(where: string, options: RotaryOptions): boolean {
   const { isInterleaved = false } = checkOptions(where, options, { isInterleaved: true })
   checkFlag(where, 'isInterleaved', isInterleaved)

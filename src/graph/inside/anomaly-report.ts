@@ -5,7 +5,7 @@ import { formatRanks } from '../../util/format-ranks.ts'
 const longestFinding = 700
 const maxFindings = 3
 
-/** What ranks have found, the same on all of them. */
+/** Findings of the ranks, the same on all of them. */
 export interface Findings {
   /** Those that have found something. */
   readonly ranks: readonly number[]

@@ -1,4 +1,4 @@
-/** What the switches `debug` and `trace` look into a GPU's programs with, loaded where one of them asks for it. */
+/** Instruments of the switches `debug` and `trace` for a GPU's programs, loaded where one of them asks for it. */
 export { describePlan } from './plan-dump.ts'
 export { Profile } from './profile.ts'
 export { ValueCheck } from './value-check.ts'

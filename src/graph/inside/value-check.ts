@@ -101,7 +101,7 @@ const toHostArray = (words: Uint32Array<ArrayBuffer>, type: TensorType): HostArr
   return numbers instanceof Float32Array ? Float64Array.from(numbers) : numbers.slice()
 }
 
-/** What is wrong with a result: a value that is not finite, or a difference from the reference. */
+/** Returns the fault of a result: a value that is not finite, or a difference from the reference. */
 export function problemOf(
   words: Uint32Array<ArrayBuffer>,
   expected: HostArray,

@@ -14,7 +14,7 @@ export const arenaAlignment = 256
 
 const aligned = (bytes: number): number => Math.ceil(bytes / arenaAlignment) * arenaAlignment
 
-/** What the search may cost at most, in looks at another interval: some 100 ms. Counted, not timed, so that plans repeat. */
+/** Maximum cost of the search, in comparisons with another interval: some 100 ms. Counted, not timed, so that plans repeat. */
 const searchBudget = 30_000_000
 const maxRounds = 3000
 /** Bytes above the bound for which the search would not pay: a sixteenth, and at most 256 KiB. */

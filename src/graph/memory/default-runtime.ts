@@ -16,7 +16,7 @@ import { type ChosenDevice, chooseDevice } from './choose-device.ts'
 import { type AnyRuntime, openRuntime, Runtime } from './runtime.ts'
 
 const opened = new Map<string, Promise<AnyRuntime>>()
-/** What was set; undefined: the switch decides, or else what is there. */
+/** The device that was set; undefined: the switch decides, or else what is there. */
 let defaultDevice: Device | undefined
 let automatic: ChosenDevice | undefined
 

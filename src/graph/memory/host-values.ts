@@ -9,7 +9,7 @@ export type HostData =
   | Int32Array<ArrayBuffer>
   | Uint32Array<ArrayBuffer>
 
-/** What a run was given, by name; undefined for one that is in the device's memory alone. */
+/** Inputs of a run, by name; undefined for one that is in the device's memory alone. */
 export type GivenInputs = ReadonlyMap<string, HostData | HostArray | undefined>
 
 /** Rounds floats in place, as storing them on a device would. */

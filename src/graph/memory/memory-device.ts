@@ -1,7 +1,7 @@
 import type { Gpu } from '../../gpu/device.ts'
 import { formatDevice, type PlacedDevice } from '../../util/device.ts'
 
-/** What holds a pool's contents: a device's memory, or that of this page or worker, where the references compute. */
+/** Memory that holds a pool's contents: a device's memory, or that of this page or worker, where the references compute. */
 export type Memory = Gpu | 'host'
 
 export const referenceDevice: PlacedDevice = { type: 'reference', index: 0 }

@@ -129,7 +129,7 @@ export class Pool {
     this.#memory = undefined
   }
 
-  /** Whether it has contents, on a device or on the host. */
+  /** True if it has contents, on a device or on the host. */
   get isFilled(): boolean {
     return this.#memory !== undefined || this.#host !== undefined
   }

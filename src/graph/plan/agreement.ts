@@ -5,10 +5,10 @@ import { firstDifference } from '../../util/first-difference.ts'
 import { isRecord, isText } from '../../util/kind-of.ts'
 import type { CompilingRanks } from '../trace/exchange.ts'
 
-/** What a rank tells of the step that it compiles: what must be the same on all ranks, or why it has none. */
+/** Report of a rank on the step that it compiles: the parts that must be equal on all ranks, or why it has none. */
 export type Outcomes<T = string> = readonly T[] | { readonly failure: string }
 
-/** Whether a rank may say that. */
+/** Tells whether a rank may say that. */
 const isReport =
   <T>(isOne: (one: unknown) => one is T) =>
   (received: unknown): received is Outcomes<T> =>
@@ -27,7 +27,7 @@ export function noteOnAllRanks<E extends object>(error: E): E {
   return error
 }
 
-/** Whether all ranks have this error. */
+/** Tells whether all ranks have this error. */
 export const isOnAllRanks = (error: unknown): boolean =>
   typeof error === 'object' && error !== null && onAllRanks.has(error)
 
@@ -38,7 +38,7 @@ export const failureOf = (error: unknown): { readonly failure: string } => ({
 const mismatch = (text: string): PeerError =>
   noteOnAllRanks(new PeerError('peer.mismatch', `compile: ${text}`))
 
-/** What all ranks tell, in rank order. errors: `peer.mismatch` where the step did not compile on some, naming them and why. */
+/** Returns the reports of all ranks, in rank order. errors: `peer.mismatch` where the step did not compile on some, naming them and why. */
 export function listsOf<T>(
   ranks: readonly number[],
   all: readonly Outcomes<T>[],

@@ -8,7 +8,7 @@ export interface JointStage {
   readonly reductions: readonly JointReduction[]
 }
 
-/** What outlives the step and may be changed in place: a pool, a parameter, a buffer. */
+/** Returns the memory that outlives the step and may be changed in place: a pool, a parameter, a buffer. */
 function memoryOf(value: GraphValue): unknown {
   const { leaf } = storageOf(value)
   return leaf?.kind === 'pool' ? leaf.pool : storedIn(value)

@@ -10,7 +10,7 @@ export const fullCount = ({ rows, classes }: MeanOver): number =>
   classes ? countElements(classes.target.type.shape) : rows
 
 /**
- * What one number for each run can weigh several means by: what all are over, else the samples that count in all, else nothing.
+ * Returns the one number for each run that can weigh several means: what all are over, else the samples that count in all, else nothing.
  *
  * Ranks begin backward with one number, so losses over other counts cannot each have their own.
  */

@@ -21,7 +21,7 @@ import { inTaskOrder } from './in-task-order.ts'
 import type { Place } from './plan.ts'
 import type { TracedStep } from './prepare.ts'
 
-/** What one device computes of a step. */
+/** The part of a step that one device computes. */
 export interface Part {
   readonly device: PlacedDevice
   readonly step: TracedStep
@@ -61,7 +61,7 @@ export function transfersOf(
     })
 }
 
-/** Whether a step moves tensors between devices, reads parameters or buffers of several, or has some on a rank's. */
+/** Tells whether a step moves tensors between devices, reads parameters or buffers of several, or has some on a rank's. */
 export const isSplit = ({ nodes, trace }: TracedStep): boolean => {
   const inputs = nodes.flatMap((node) => node.inputs)
   const devices = inputs.map((value) => trace.deviceOf(storageOf(value)))

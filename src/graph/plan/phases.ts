@@ -1,7 +1,7 @@
 import type { Trace } from '../trace/trace.ts'
 import type { GraphNode } from '../trace/value.ts'
 
-/** What a node of a training step is for. Recomputing a checkpointed region belongs to backward. */
+/** Purposes of a node of a training step. Recomputing a checkpointed region belongs to backward. */
 export const phases = ['forward', 'backward', 'optimizer'] as const
 export type Phase = (typeof phases)[number]
 

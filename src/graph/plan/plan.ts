@@ -30,7 +30,7 @@ export interface Plan {
   readonly endOfNode: readonly number[]
   /** Sizes of the buffers that intermediates share. */
   readonly sharedBytes: readonly number[]
-  /** What intermediates take, and the least that any plan could take: the largest sum of sizes alive at once. */
+  /** Bytes of the intermediates, and the minimum of any plan: the largest sum of sizes alive at once. */
   readonly peakBytes: number
   readonly lowerBoundBytes: number
 }

@@ -53,7 +53,7 @@ import type { Work } from './work.ts'
 
 /** Inputs of the traced function by name. */
 export type InputTypes = Readonly<Record<string, TensorType>>
-/** What a traced function returns: tensors by name. */
+/** Return value of a traced function: tensors by name. */
 export type Outputs = Readonly<Record<string, Tensor>>
 /** A function that can be compiled: called once per trace, with tensors that have no contents. Its types hold the names of inputs and outputs. */
 export type TracedFunction<Types extends InputTypes = InputTypes, Out extends Outputs = Outputs> = (
@@ -67,7 +67,7 @@ export interface PrepareOptions extends PlanOptions {
   readonly accumulation?: Accumulation
 }
 
-/** What `compile` adds for itself. */
+/** Options that `compile` adds for itself. */
 export interface TraceOptions extends PrepareOptions {
   readonly settled?: Settled
   /** Called with each trace before the function is, so that one that throws is known. */
@@ -117,7 +117,7 @@ export interface Prepared {
   readonly computeEnd: number
   /** The phase of each of `nodes`. */
   readonly nodePhases: readonly Phase[]
-  /** What each node that computes is for, for a run that is watched. */
+  /** Purpose of each node that computes, for a run that is watched. */
   readonly workOf: ReadonlyMap<GraphNode, Work>
   /** All dispatches by phase, in order: forward and backward as they alternate, then the optimizer's. */
   readonly phases: readonly PhaseRange[]
@@ -130,7 +130,7 @@ export interface Prepared {
   readonly crossings: readonly PreparedCrossing[]
   /** Modules' buffers that the step changes and of which all ranks take one rank's. */
   readonly sharedBuffers: readonly ModuleBuffer[]
-  /** What runs between the exchange of all buckets and the first update; empty for most programs. */
+  /** Segments that run between the exchange of all buckets and the first update; empty for most programs. */
   readonly joint: readonly JointSegment[]
   /** Dispatches [afterStart, ..) run when all updates are done. */
   readonly afterStart: number
@@ -388,7 +388,7 @@ export function planStep(
   }
 }
 
-/** What each node is for. In a pipeline what belongs to no task counts for the task before it. */
+/** Returns the purpose of each node. In a pipeline what belongs to no task counts for the task before it. */
 function worksOf(
   lowered: readonly LoweredNode[],
   computePhases: readonly Phase[],
@@ -403,7 +403,7 @@ function worksOf(
   })
 }
 
-/** What the step's runs count for; undefined for whole updates of one rank, and where there is nothing to weigh. */
+/** Returns the weights of the step's runs; undefined for whole updates of one rank, and where there is nothing to weigh. */
 function weighingOf(trace: Trace): Weighing | undefined {
   const { accumulation, exchange, scalars, meansBehind, updates } = trace
   const isShared = exchange !== undefined && exchange.size > 1

@@ -1,7 +1,7 @@
 import type { StepLayout } from '../trace/exchange.ts'
 import type { Prepared } from './prepare.ts'
 
-/** What ranks must have in common of a prepared step. */
+/** Returns the part of a prepared step that must be equal on all ranks. */
 export function layoutOf({ trace, syncPoints }: Prepared): StepLayout {
   const { exchange, reached, updates } = trace
   return {

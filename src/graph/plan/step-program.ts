@@ -100,14 +100,14 @@ export interface ProgramMemory {
   readonly byDevice?: readonly DeviceMemory[]
 }
 
-/** What a step takes on one of its devices. */
+/** Memory of a step on one of its devices. */
 export interface DeviceMemory extends Pick<ProgramMemory, 'peakBytes' | 'deviceBytes' | 'ioBytes'> {
   /** As in `webgpu:0`. */
   readonly device: string
   readonly sentBytes: number
 }
 
-/** What a program was made of, on however many devices. */
+/** Parts of a prepared step that a program keeps, on however many devices. */
 export type PreparedStep = Pick<
   Prepared,
   'trace' | 'inputs' | 'outputs' | 'nodes' | 'updates' | 'syncPoints' | 'chosen'

@@ -38,7 +38,7 @@ export interface Wire {
   readonly rows: readonly WireRow[]
 }
 
-/** What ranks exchange in the middle of a step. */
+/** An exchange of ranks in the middle of a step. */
 export interface PreparedSyncPoint extends SyncPointPlace {
   readonly node: GraphNode
   /** Its place among the step's meetings, the same on all ranks. */
@@ -58,7 +58,7 @@ export interface PreparedCrossing {
   readonly values: readonly CrossingValue[]
 }
 
-/** What happens after dispatches [.., end); `work`: what those since the stop before are for. `watch`: nothing, unless the run is watched. */
+/** An action after dispatches [.., end); `work`: what those since the stop before are for. `watch`: nothing, unless the run is watched. */
 export type Stop = { readonly end: number; readonly work: Work } & (
   | { readonly kind: 'cross'; readonly crossing: PreparedCrossing }
   | { readonly kind: 'begin' | 'end'; readonly syncPoint: PreparedSyncPoint }
@@ -76,13 +76,13 @@ export interface StoppedStep {
   readonly ends: readonly number[]
   /** Dispatches of forward and backward. */
   readonly computeEnd: number
-  /** What each node is for. */
+  /** Purpose of each node. */
   readonly works: readonly Work[]
   readonly fixed: ReadonlyMap<GraphValue, Place>
   readonly numberOf: (syncPoint: GraphNode) => number
-  /** Whether other ranks are there to meet; where none are, the kernels' results stand. */
+  /** True if other ranks are there to meet; where none are, the kernels' results stand. */
   readonly hasRanks: boolean
-  /** Whether each meeting ends where it begins: a data-parallel model exchanges its gradients by buckets. */
+  /** True if each meeting ends where it begins: a data-parallel model exchanges its gradients by buckets. */
   readonly isExchanged: boolean
 }
 

@@ -12,7 +12,7 @@ export const newTally = (): Tally => ({ runs: 0, weighed: 0, weights: 0, count: 
 const weightUnit = 2 ** -22
 /** No weight that can be right is beyond it. */
 const maxUnits = 2 ** 24
-/** What a sum of weights may be off by: users divide in floats. */
+/** Allowed error of a sum of weights: users divide in floats. */
 const weightTolerance = 1e-4
 
 const unitsOf = (weight: number): number =>
@@ -22,15 +22,15 @@ const unitsOf = (weight: number): number =>
 const low = (count: number): number => count % 0x10000
 const high = (count: number): number => Math.floor(count / 0x10000)
 
-/** What the group must tell to weigh by. */
+/** Facts about the group that weighing needs. */
 interface Ranks {
   readonly size: number
-  /** Whether steps that some ranks have no batch for still divide by all ranks. */
+  /** True if steps that some ranks have no batch for still divide by all ranks. */
   readonly dividesByAll: boolean
 }
 
 /**
- * What one program's gradients count for, run by run: where the loss is a mean over counted samples or class numbers, in proportion to
+ * Weights of one program's gradients, run by run: where the loss is a mean over counted samples or class numbers, in proportion to
  * how many counted, on all ranks and in all micro-steps of an update.
  *
  * A rank does not know the others' counts when it begins. So backward begins with its count over what all ranks count in full batches,
@@ -42,13 +42,13 @@ export class Weighing implements GradientWeighing, CountsRule {
   readonly #mean: MeanOver | undefined
   readonly #scalars: ScalarBlock
   readonly #name: string
-  /** What a micro-step's gradient counts for; 1 without accumulation. */
+  /** Weight of a micro-step's gradient; 1 without accumulation. */
   readonly #part: number
   readonly #tally: Tally | undefined
   readonly #isMicroStep: boolean
   readonly #ranks: () => Ranks
   readonly #consistency: SettingsConsistency
-  /** What counts in full batches, by rank and on all ranks. */
+  /** Counts of full batches, by rank and the same on all ranks. */
   #maxByRank: readonly number[]
   #max: number
   /** Of the run under way: what its update has counted on this rank, and what it counts itself. */
@@ -83,7 +83,7 @@ export class Weighing implements GradientWeighing, CountsRule {
     this.#max = samples * size
   }
 
-  /** What counts in a full batch of this rank; undefined where runs have equal weights. */
+  /** Count of this rank's full batch; undefined where runs have equal weights. */
   get samples(): number | undefined {
     return this.#mean && fullCount(this.#mean)
   }
@@ -132,7 +132,7 @@ export class Weighing implements GradientWeighing, CountsRule {
     if (this.#ranks().size === 1) this.#takeFactor = this.#factorsOf(this.#counts()).gradients
   }
 
-  /** What ranks send each other in the step that has begun; the same object to its end. */
+  /** Notes that ranks send each other in the step that has begun; the same object to its end. */
   stepNotes(flags: number): StepNotes {
     return new StepNotes(flags, this.#counts(), this, this.#consistency)
   }

@@ -8,7 +8,7 @@ import type { StepProgram } from './step-program.ts'
 /** The step of which a traced function is one part, where each rank runs that part several times in a step. */
 export interface WholeStep {
   readonly exchange: GradientExchange<Parameter>
-  /** What ranks have in common of it. errors: `graph.misuse` for a function that cannot be such a part. */
+  /** Returns the part of it that must be equal on all ranks. errors: `graph.misuse` for a function that cannot be such a part. */
   layoutOf(prepared: Prepared): StepLayout
   /** Makes its memory, before the part's program is made. */
   allocate(memory: Memory): void

@@ -2,7 +2,7 @@ import type { SyncPoint } from '../../kernels/sync-ranks/sync-ranks.ts'
 import type { StageTask } from '../trace/stage-marks.ts'
 import type { Phase } from './phases.ts'
 
-/** What neighbouring dispatches of a step are for: a phase and, in a pipeline, the task. */
+/** Purpose of neighbouring dispatches of a step: a phase and, in a pipeline, the task. */
 export interface Work {
   readonly phase: Phase
   readonly task: StageTask | undefined

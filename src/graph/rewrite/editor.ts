@@ -79,7 +79,7 @@ export class Editor {
   }
 
   /**
-   * Whether `first` may not move to `last`: a node between them reads or changes what `first` changes in place, or changes what it
+   * Tells whether `first` may not move to `last`: a node between them reads or changes what `first` changes in place, or changes what it
    * reads.
    *
    * Where `first` has several results, others than `last` may read them in between, and what is joined then runs there: nothing between
@@ -98,7 +98,7 @@ export class Editor {
     )
   }
 
-  /** Whether a node between the two, in whichever order they are, changes anything in place. */
+  /** Tells whether a node between the two, in whichever order they are, changes anything in place. */
   isUpdatedBetween(one: GraphNode, other: GraphNode): boolean {
     const [first, last] = one.id < other.id ? [one, other] : [other, one]
     return this.#updatingBetween(first, last).length > 0

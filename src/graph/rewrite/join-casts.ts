@@ -8,7 +8,7 @@ import type { Editor } from './editor.ts'
 
 // Rewrites of conversions to float16: bit for bit the same, but no kernels of their own.
 
-/** Whether a node does nothing but store its f32 input as f16. */
+/** Tells whether a node does nothing but store its f32 input as f16. */
 const isCast = ({ op, attrs, inputs }: GraphNode): boolean =>
   op === (map as Op) &&
   (attrs as MapAttrs).dtype === 'f16' &&

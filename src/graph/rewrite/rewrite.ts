@@ -112,7 +112,7 @@ function joinCrossEntropy(editor: Editor): void {
 
 const withoutHalf = ({ half: _, ...attrs }: { epilogue: readonly Step[]; half?: boolean }) => attrs
 
-/** Whether a loss and a gradient leave out the same rows. */
+/** Tells whether a loss and a gradient leave out the same rows. */
 function sameRows(loss: unknown, gradient: unknown): boolean {
   const [a, b] = [loss as CrossEntropyAttrs, gradient as CrossEntropyAttrs]
   return a.count?.slot === b.count?.slot && a.ignoreIndex === b.ignoreIndex
@@ -129,7 +129,7 @@ function joinBiasGradients(editor: Editor): void {
       shape.length > 1 &&
       axes.length === shape.length - 1 &&
       shape.every((_, axis) => axes.includes(axis) === (axis !== kept))
-    /** Whether an operand's columns are the features of dy; the rows of all batches are one product's rows. */
+    /** Tells whether an operand's columns are the features of dy; the rows of all batches are one product's rows. */
     const isSummed = (operand: GraphValue): boolean => {
       const flat = editor.producerOf(operand)
       return (

@@ -62,7 +62,7 @@ const emptyOf = ({ shape, dtype }: TensorType): HostData =>
 const toCheck = (values: HostArray, type: TensorType): HostData =>
   type.dtype === 'f16' ? Float32Array.from(values) : toHostData(values, type)
 
-/** What `compute` returns. errors: `gpu.limit`, naming op and shapes, where JavaScript has no memory for the results. */
+/** Returns the result of `compute`. errors: `gpu.limit`, naming op and shapes, where JavaScript has no memory for the results. */
 function withinMemory<T>({ op, outputs }: GraphNode, compute: () => T): T {
   try {
     return compute()

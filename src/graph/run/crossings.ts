@@ -48,7 +48,7 @@ function newEnd(): End {
 const tagCount = 60_000
 
 /**
- * What the parts of one run send each other: contents by the transfer's number.
+ * Transfers between the parts of one run: contents by the transfer's number.
  *
  * What comes from other ranks is received as soon as it is sent, so that no rank waits for another to need it. No part gets it before the
  * ranks have `agreed`.

@@ -50,7 +50,7 @@ export class GpuPort implements DevicePort {
   /** By bucket of the step under way: mapped when its part of backward has run. */
   #maps: Promise<void>[] = []
   #leaveBackward: () => void = () => undefined
-  /** What goes along with the first update that this rank has. */
+  /** Commands recorded with the first update that this rank has. */
   #first: Record | undefined
   #copyOutputs: Record = () => undefined
 

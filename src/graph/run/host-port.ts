@@ -9,7 +9,7 @@ import { averagedOutputs, type DevicePort, jointElements } from './step-exchange
 /** A run on the CPU, after forward and backward. */
 export interface HostRun {
   readonly scalars: Float32Array
-  /** What nodes have made. */
+  /** Results of nodes. */
   readonly values: Map<GraphValue, HostArray>
   readonly outputs: RunOutputs
   execute(nodes: readonly GraphNode[]): Promise<void>

@@ -10,7 +10,7 @@ export const outOfMemory = (bytes: number): GpuError =>
     `device: the program needs ${bytes} bytes in addition to parameters and optimizer state, which are not available. Use a smaller batch, or checkpoint() parts of the model.`,
   )
 
-/** What the device had no room for, and the largest tensors of the program; any other error as it is. */
+/** Adds to an error what the device had no room for, and the largest tensors of the program; any other error as it is. */
 export function namingLargest(error: unknown, prepared: Prepared): unknown {
   if (!(error instanceof GpuError) || error.code !== 'gpu.limit') return error
   const text = `${error.message} Its largest tensors: ${largestOf(prepared).join(', ')}.`

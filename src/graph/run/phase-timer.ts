@@ -8,7 +8,7 @@ import { type PhaseRange, type PhaseShares, phases } from '../plan/phases.ts'
 const timedAtFirst = 4
 const timedEvery = 8
 
-/** What a sample leaves of those before it: clocks of browsers tick in 100 us, so short steps need several samples to be distinguished. */
+/** Share of the samples before that each sample keeps: clocks of browsers tick in 100 us, so short steps need several samples to be distinguished. */
 const keptOfOlder = 0.7
 
 /** Time of the device by phase; all of it is backward's where nothing tells the phases apart. */

@@ -59,7 +59,7 @@ export class ProgramBuffers {
     }
   }
 
-  /** What a bind group of a dispatch binds. */
+  /** Returns the entries of a dispatch's bind group. */
   entries(gpu: Gpu, bindings: PlannedDispatch['bindings']): GPUBindGroupEntry[] {
     return bindings.map(({ place, sizeBytes }, binding) => {
       const { buffer, offset } = this.locate(gpu, place)

@@ -39,7 +39,7 @@ import { WorkWatch } from './work-watch.ts'
 
 type Instruments = typeof import('../inside/instruments.ts')
 
-/** What looks into programs, where a switch asks for it. */
+/** Returns the instruments for programs, where a switch asks for them. */
 async function instruments(): Promise<Instruments | undefined> {
   if (switchValue('debug') < 2 && !isTracing()) return undefined
   return loadPart('the switch debug or trace', () => import('../inside/instruments.ts'))
@@ -74,7 +74,7 @@ export class GpuProgram implements StepProgram {
   readonly #shared: SharedStep | undefined
   readonly #syncPoints: SyncPoints | undefined
   readonly #crossings: Crossings | undefined
-  /** What switches ask for; both undefined as a rule. */
+  /** Instruments of the switches; both undefined as a rule. */
   readonly #profile: Profile | undefined
   readonly #check: ValueCheck | undefined
   readonly #timer: PhaseTimer | undefined

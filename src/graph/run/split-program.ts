@@ -44,7 +44,7 @@ export interface PartRunner
 /** A part of a step, ready on its device. */
 export interface PartProgram {
   readonly device: PlacedDevice
-  /** What it sends to other devices in each step. */
+  /** Bytes that it sends to other devices in each step. */
   readonly sentBytes: number
   readonly program: PartRunner
 }

@@ -2,7 +2,7 @@ import { noTimes, type StepTimes } from '../plan/step-program.ts'
 
 type StepPart = keyof StepTimes
 
-/** What may be going on in a step, in the order in which its time is given out. */
+/** Parts of a step that may overlap, in the order in which its time is given out. */
 const parts: readonly StepPart[] = ['forward', 'backward', 'wire', 'optimizer', 'wait']
 
 /**

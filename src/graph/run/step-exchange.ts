@@ -13,7 +13,7 @@ import type { StepClock } from './step-clock.ts'
 /** Elements of a joint number: a value and a flag. */
 export const jointElements = 2
 
-/** What a step that ranks do together asks of the device that computes it. Buckets are numbered as the program's updates. */
+/** The interface of a device to a step that ranks do together. Buckets are numbered as the program's updates. */
 export interface DevicePort {
   readonly memory: Memory
   /** The scalars of the run. */
@@ -208,7 +208,7 @@ export class StepExchange {
     if (!isRoot) writeBuffers(memory, shared, words)
   }
 
-  /** What travels behind the first bucket. */
+  /** Returns the words that travel behind the first bucket. */
   #tailOf(data: Float32Array<ArrayBuffer>): Float32Array<ArrayBuffer> {
     return data.subarray(this.#prepared.updates[0].update.bucket.elements)
   }
@@ -227,7 +227,7 @@ export class StepExchange {
 }
 
 /**
- * What the [value, flag] pairs of all ranks make together, in the order of ranks: the same bits on each.
+ * Combines the [value, flag] pairs of all ranks, in the order of ranks: the same bits on each.
  *
  * `all` holds `count` pairs of each rank, rank after rank; those at `index` belong to this reduction.
  */

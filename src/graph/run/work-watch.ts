@@ -16,7 +16,7 @@ export class WorkWatch {
     this.#onMark = onMark
   }
 
-  /** What the next piece needs is there. */
+  /** Notes that the inputs of the next piece are there. */
   ready(): void {
     this.#readyMs = performance.now()
   }

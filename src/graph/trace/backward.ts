@@ -120,7 +120,7 @@ function refuseOtherBeginnings(behind: readonly GraphNode[]): void {
   }
 }
 
-/** What a backward pass found: gradients by parameter, and by other tensors that asked for one. */
+/** Results of a backward pass: gradients by parameter, and by other tensors that asked for one. */
 interface Gradients {
   readonly parameters: Map<Parameter, GraphValue>
   readonly tensors: Map<GraphValue, GraphValue>
@@ -193,7 +193,7 @@ function gradientsOf(trace: Trace, output: GraphValue, seed: GraphValue): Gradie
   return found
 }
 
-/** Whether a gradient flows to the value, or through it to what asked for one. */
+/** Tells whether a gradient flows to the value, or through it to what asked for one. */
 export const requiresGradient = (trace: Trace, value: GraphValue): boolean =>
   wantedAmong(trace, nodesBehind([value]))(value)
 
@@ -209,7 +209,7 @@ function wantedAmong(trace: Trace, nodes: readonly GraphNode[]): (value: GraphVa
   return isWanted
 }
 
-/** Whether a node's results count as given: what is detached, comparisons, and gradients, as in PyTorch without `create_graph`. */
+/** Tells whether a node's results count as given: what is detached, comparisons, and gradients, as in PyTorch without `create_graph`. */
 function isConstant({ backwards }: Trace, { id, op, attrs }: GraphNode): boolean {
   if (op === (detach as Op)) return true
   if (op === (map as Op) && (attrs as MapAttrs).steps.some(({ fn }) => fn in comparisons))

@@ -26,7 +26,7 @@ import { type PlaceAttrs, place, type ViewAttrs, view } from '../../kernels/view
 import { countElements, type Shape } from '../../util/shape.ts'
 import type { DividedAxis, GraphValue } from './value.ts'
 
-/** What an op makes of a part: the axis of its outputs, undefined where none is known, or a string where the op needs the whole. */
+/** Result of an op for a part: the axis of its outputs, undefined where none is known, or a string where the op needs the whole. */
 export type AfterOp = DividedAxis | undefined | string
 
 /** A tensor of which ranks have parts, or, without an axis, one that all have. */
@@ -34,7 +34,7 @@ export interface Operand {
   readonly value: GraphValue
   readonly shape: Shape
   readonly at: DividedAxis | undefined
-  /** Whether it is a parameter of which ranks have parts, or a copy. */
+  /** True if it is a parameter of which ranks have parts, or a copy. */
   readonly isParameter: boolean
 }
 
@@ -77,7 +77,7 @@ function elementwise(operands: readonly Operand[]): AfterOp {
   return { axis: rank - fromEnd, span: first!.span }
 }
 
-/** Whether all elements along the axis are known to be the same. */
+/** Tells whether all elements along the axis are known to be the same. */
 function repeats({ node }: GraphValue, axis: number): boolean {
   if (node?.op === (constant as Op)) return (node.attrs as ConstantAttrs).step === 0
   return node?.op === (view as Op) && (node.attrs as ViewAttrs).axes[axis] === -1

@@ -37,7 +37,7 @@ export class DividedValues {
 
   /** Gradients of which this rank has a part, and what is computed from them. */
   readonly #gradients = new WeakSet<GraphValue>()
-  /** What the newest op has made, where it is a part. */
+  /** Output of the newest op, where it is a part. */
   #newest: GraphValue | undefined
 
   has(value: GraphValue): boolean {
@@ -139,7 +139,7 @@ export class DividedValues {
   }
 }
 
-/** What users call it. */
+/** Its name for users. */
 function nameOf(op: Op, attrs: unknown): string {
   if (op === (map as Op)) return (attrs as MapAttrs).steps[0]?.fn ?? 'cast'
   if (op === (view as Op)) {

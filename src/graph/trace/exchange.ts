@@ -10,7 +10,7 @@ export interface StepKey {
 
 /** Ranks that compile the same step: a process group. */
 export interface CompilingRanks extends RankGroup {
-  /** What every rank says, in rank order: anything that JSON holds and that `isRight`. */
+  /** Gathers a value of every rank, in rank order: anything that JSON holds and that `isRight`. */
   gatherJson<T>(
     label: string,
     own: T,
@@ -48,7 +48,7 @@ export interface RankMessages extends CompilingRanks {
   ): Promise<void>
 }
 
-/** What ranks compare of a step when it is compiled: they exchange by position, so it must be the same on all of them. */
+/** The part of a step that ranks compare when it is compiled: they exchange by position, so it must be the same on all of them. */
 export interface StepLayout {
   /** Names of parameters that `backward` did not reach. */
   readonly unused: readonly string[]
@@ -62,7 +62,7 @@ export interface StepLayout {
   readonly fixed: readonly string[]
 }
 
-/** What the runs of one update have counted so far, which the micro-steps of an accumulation and the run that ends it share. */
+/** Counts of the runs of one update so far, which the micro-steps of an accumulation and the run that ends it share. */
 export interface Tally {
   runs: number
   /** Runs that gave their weight themselves, and the sum of those weights. */
@@ -71,9 +71,9 @@ export interface Tally {
   count: number
 }
 
-/** What a program's runs count for; Weighing finds it out. */
+/** Weights of a program's runs; computed by Weighing. */
 export interface GradientWeighing {
-  /** What counts in a full batch of this rank; undefined where runs are weighted equally. */
+  /** Count of this rank's full batch; undefined where runs are weighted equally. */
   readonly samples: number | undefined
   /** The factor of an accumulation's sum, where no ranks exchange it. */
   readonly takeFactor: number
@@ -81,11 +81,11 @@ export interface GradientWeighing {
   settle(samples: readonly number[]): void
   /** Counts a run that has given its scalars; `inputs` undefined for a shadow's. */
   begin(inputs: GivenInputs | undefined, allowUpdates: boolean): void
-  /** What ranks send each other in the step that has begun. `flags`: what this one asks of all. */
+  /** Notes that ranks send each other in the step that has begun. `flags`: what this one asks of all. */
   stepNotes(flags: number): StepNotes
 }
 
-/** What ranks ask of all with each step, without a message for it. */
+/** Requests of ranks to all with each step, without a message for it. */
 export interface StepFlags {
   /** A small whole number of this rank; 0 unless it is set. */
   own: number
@@ -136,7 +136,7 @@ export interface StepSyncPoints {
   /** Called once at the start of each step. */
   beginStep(): void
   /**
-   * What the ranks of a group make of their values; `index` is the meeting's number in the step.
+   * Combines the values of a group's ranks; `index` is the number of the sync point in the step.
    *
    * shape: gather [n] -> [size * n]; sum [n] -> [n]; scatter [size * n] -> [n]; all in rank order.
    */
@@ -158,22 +158,22 @@ export interface StepGroups extends StepSyncPoints {
 export interface UnevenInputs {
   /** The rank whose buffers all take. */
   readonly root: number
-  /** Whether gradients are divided by all ranks, also those without a batch. */
+  /** True if gradients are divided by all ranks, also those without a batch. */
   readonly dividesByAll: boolean
-  /** What this rank's gradients count for in the step that it begins, of what it would have counted for. */
+  /** Begins a step; resolves to the weight of this rank's gradients in it, of `weight`. */
   begin(program: ExchangedProgram, weight: number): Promise<number>
 }
 
-/** What was chosen for a model as it was wrapped, or measured. */
+/** Settings chosen for a model as it was wrapped, or measured. */
 export interface ExchangeSettings {
   /** Buckets close at this many bytes, the first one at `firstBucketCapBytes`. errors: `Unsettled` while ranks measure it. */
   readonly bucketCapBytes: number
   readonly firstBucketCapBytes: number
-  /** Whether parameters may be without a gradient, on some ranks or on all. */
+  /** True if parameters may be without a gradient, on some ranks or on all. */
   readonly findsUnused: boolean
   /** Whether a bucket is exchanged while later parts of backward run, or not before all have. */
   readonly overlaps: boolean
-  /** Whether scalar outputs become means over the ranks. */
+  /** True if scalar outputs become means over the ranks. */
   readonly averagesOutputs: boolean
 }
 
@@ -185,7 +185,7 @@ export interface JointCompiling<Parameter> {
   countProgram(): number
   /** Compares a step over ranks; returns the `samples` of each, 0 where they have equal weights. errors: the same on all ranks, naming them. */
   settleLayout(layout: StepLayout): Promise<readonly number[]>
-  /** What all ranks together use of what each uses: rank 0's in its order, then the others'. */
+  /** Agrees on the parameters that any rank uses: rank 0's in its order, then the others'. */
   settleUsed(own: readonly Parameter[]): Promise<readonly Parameter[]>
   /**
    * Tells the others, which wait for this rank's step, that it cannot be compiled here; resolves when they know, or soon. Not for errors that
@@ -194,7 +194,7 @@ export interface JointCompiling<Parameter> {
   tellFailure(error: unknown): Promise<void>
 }
 
-/** What ranks exchange between backward and the next step; `onAllBegun`: all ranks have begun it. */
+/** Exchanges of ranks between backward and the next step; `onAllBegun`: all ranks have begun it. */
 export interface StepCollectives {
   /** Elements [start, end) of a bucket of `length` elements that `rank` reduces and updates. */
   chunk(length: number, rank: number): { start: number; end: number }
@@ -224,7 +224,7 @@ export interface StepCollectives {
   broadcastBuffers(words: Float32Array<ArrayBuffer>, onAllBegun?: () => void): Promise<void>
 }
 
-/** What all ranks ask for outside of steps, in one order. */
+/** Collectives that all ranks begin outside of steps, in one order. */
 export interface ModelCollectives {
   /** As `allGather` of steps. */
   gather(data: Float32Array<ArrayBuffer>): Promise<void>
@@ -234,7 +234,7 @@ export interface ModelCollectives {
   abort(reason: string): void
 }
 
-/** What whoever runs steps asks of them. */
+/** The interface of steps for whoever runs them. */
 export interface WatchedSteps {
   readonly flags: StepFlags
   /** By which `sequence` the ring will report the collectives of the step that begins next. */
@@ -260,7 +260,7 @@ export interface GradientExchange<Parameter = unknown>
   readonly parameters: readonly Parameter[]
   /** Resolves when all ranks hold rank 0's parameters; programs wait for it before they are made. */
   readonly ready: Promise<void>
-  /** Whether gradients leave the program in each step that updates: there are several ranks, or a communication hook. */
+  /** True if gradients leave the program in each step that updates: there are several ranks, or a communication hook. */
   readonly exchangesGradients: boolean
   /** False inside `noSync`: runs that begin now add up gradients and exchange nothing. */
   readonly isSynchronizing: boolean
@@ -282,7 +282,7 @@ export class Unsettled extends Error {
   }
 }
 
-/** What `make` returns, called again whenever a trace waits for the ranks. errors: those of `make` and of the ranks. */
+/** Returns the result of `make`, called again whenever a trace waits for the ranks. errors: those of `make` and of the ranks. */
 export async function whenSettled<T>(make: () => T): Promise<T> {
   for (;;) {
     try {

@@ -5,7 +5,7 @@ import { flag, mustHaveElements } from './tensor-arguments.ts'
 
 export type Extreme = 'max' | 'min'
 
-/** What extremes need of a tensor. */
+/** The part of a tensor that extremes need. */
 interface Ordered<T> {
   readonly dtype: DType
   readonly shape: Shape

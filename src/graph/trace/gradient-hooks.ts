@@ -61,7 +61,7 @@ export function hookGradients(
   return { remove: () => entry.values.forEach((value) => void value.hooks?.delete(entry)) }
 }
 
-/** What a hook returned, in the type of the gradient that it got. */
+/** The value that a hook returned, in the type of the gradient that it got. */
 function inPlaceOf(gradient: GraphValue | undefined, replaced: Tensor): GraphValue {
   if (!gradient || !sameShape(replaced.shape, gradient.type.shape)) {
     throw new ShapeError(

@@ -10,7 +10,7 @@ import { type GraphValue, nodesBehind } from './value.ts'
 export interface IndexBound {
   /** The op, as users call it. */
   readonly of: string
-  /** What an index stands for. */
+  /** The kind of thing that an index stands for. */
   readonly what: 'class' | 'row' | 'index'
   /** Samples first. */
   readonly index: GraphValue
@@ -22,7 +22,7 @@ export interface IndexBound {
   readonly count?: ScalarSlot
 }
 
-/** Whether the host can check it before a run: its indices come of inputs, as they are or by ops on integers, which are cheap there. */
+/** Tells whether the host can check it before a run: its indices come of inputs, as they are or by ops on integers, which are cheap there. */
 export const isChecked = ({ index }: IndexBound): boolean =>
   isOfInputs(index) &&
   nodesBehind([index]).every(

@@ -11,7 +11,7 @@ import { type DividedAxis, GraphValue } from './value.ts'
 /** A tensor that training updates by its gradient. */
 export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   readonly value: GraphValue
-  /** Whether it is this rank's part of a parameter that `fullyShard` has divided. */
+  /** True if it is this rank's part of a parameter that `fullyShard` has divided. */
   readonly isShard: boolean = false
   #requiresGrad = true
   #tracedGrad = true
@@ -41,7 +41,7 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
     this.value = new GraphValue(type, { kind: 'parameter', parameter: this })
   }
 
-  /** Whether it gets a gradient; frozen parameters get none and are never updated. Steps compiled before refuse to run until one that has the change is compiled. */
+  /** True if it gets a gradient; frozen parameters get none and are never updated. Steps compiled before refuse to run until one that has the change is compiled. */
   override get requiresGrad(): boolean {
     if (isTracing()) this.#tracedGrad = this.#requiresGrad
     return this.#requiresGrad
@@ -51,7 +51,7 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
     this.#requiresGrad = requiresGrad
   }
 
-  /** Whether no traced function has read `requiresGrad` since it was set to another value. */
+  /** True if no traced function has read `requiresGrad` since it was set to another value. */
   get isGradChanged(): boolean {
     return this.#tracedGrad !== this.#requiresGrad
   }

@@ -5,11 +5,11 @@ import type { GraphNode, GraphValue } from './value.ts'
 /** The nodes that were traced inside one `checkpoint` call: backward computes them again instead of keeping their results. */
 export class Region {
   readonly parent: Region | undefined
-  /** Whether nodes outside the region, too, read its results as they are computed again in backward: parameters that ranks share. */
+  /** True if nodes outside the region, too, read its results as they are computed again in backward: parameters that ranks share. */
   isTransient = false
   /** In the order of tracing, those of regions inside this one included. */
   readonly nodes: GraphNode[] = []
-  /** What left the region: those after it keep these, so nothing computes them twice. */
+  /** Values that left the region: those after it keep these, so nothing computes them twice. */
   readonly returned = new Set<GraphValue>()
 
   constructor(parent?: Region) {

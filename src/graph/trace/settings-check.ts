@@ -6,9 +6,9 @@ export type NamedNumber = readonly [name: string, value: unknown]
 
 /** Numbers that decide what a step's update does, of one group of an optimizer say. */
 export interface ConsistentNumbers {
-  /** What they are of: `SGD, group 0`. */
+  /** Their owner: `SGD, group 0`. */
   readonly of: string
-  /** What compiling has fixed of it; compared when the step is compiled. */
+  /** Values that compiling has fixed; compared when the step is compiled. */
   readonly fixed?: string
   /** The numbers of the run under way, of which `scalars` is the block: equally many in each run. */
   readonly read: (scalars: Float32Array) => readonly NamedNumber[]
@@ -58,7 +58,7 @@ export class SettingsConsistency {
     this.#all.push(numbers)
   }
 
-  /** What compiling has fixed, in order. */
+  /** Values that compiling has fixed, in order. */
   get fixed(): string[] {
     return this.#all.flatMap(({ of, fixed }) => (fixed === undefined ? [] : [`${of}: ${fixed}`]))
   }
@@ -113,7 +113,7 @@ export class SettingsConsistency {
     return () => names.map(([name, of], i) => `${name} ${values[i]} (${of})`)
   }
 
-  /** What this rank tells of the run's numbers. */
+  /** Words that this rank sends of the run's numbers. */
   words(): number[] {
     const hash = hashOf(this.#values)
     const own = Array.from({ length: digits }, (_, i) => (hash >>> (4 * i)) & 15)
@@ -121,7 +121,7 @@ export class SettingsConsistency {
   }
 }
 
-/** Whether the sums of `size` ranks' words say that they were not the same. */
+/** Tells whether the sums of `size` ranks' words say that they were not the same. */
 export function areUnlike(sums: ArrayLike<number>, size: number): boolean {
   for (let i = 0; i < settingsHashWords; i += 2) {
     if (sums[i] * sums[i] !== size * sums[i + 1]) return true

@@ -10,7 +10,7 @@ export interface StageTask {
 
 /** In which order each device does its tasks. */
 export interface StageOrder {
-  /** Whether a device computes while what it sends is under way. */
+  /** True if a device computes while what it sends is under way. */
   readonly overlapsSends: boolean
   /** Every task of the device's stages once; empty for a device without a stage. */
   tasksOn(device: PlacedDevice): readonly StageTask[]
@@ -21,7 +21,7 @@ interface Mark {
   readonly task: StageTask | undefined
 }
 
-/** What the marks need to know of their trace. */
+/** The part of a trace that the marks read. */
 interface Traced {
   readonly rules: readonly { readonly from: number; readonly to: number; readonly of: GraphNode }[]
   readonly backwards: readonly { readonly from: number; readonly to: number }[]

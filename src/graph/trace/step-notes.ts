@@ -7,7 +7,7 @@ import {
   settingsHashWords,
 } from './settings-check.ts'
 
-/** What a rank's gradients and outputs count for, see `Weighing`. */
+/** Weights of a rank's gradients and outputs, see `Weighing`. */
 const counts = {
   shadows: 1,
   runs: 1,
@@ -20,19 +20,19 @@ const counts = {
   lastHigh: 1,
 } as const
 
-/** What a rank sends with a step's first bucket. Whole numbers all of them, so that their sums are the same in any order. */
+/** Words that a rank sends with a step's first bucket. Whole numbers all of them, so that their sums are the same in any order. */
 export const noteSections = new Sections({ ...counts, settings: settingsHashWords, flags: 1 })
 
 /** The counts of a rank, or their sums. */
 export type Counts = Record<keyof typeof counts, number>
 
-/** What a rank's sum of gradients, and its means of scalar outputs, are multiplied by. */
+/** Factors of a rank's sum of gradients, and of its means of scalar outputs. */
 export interface Factors {
   readonly gradients: number
   readonly outputs: number
 }
 
-/** What counts say. */
+/** Rule by which counts become factors. */
 export interface CountsRule {
   /** errors: `graph.misuse`. */
   factors(sums: Counts): Factors
@@ -40,13 +40,13 @@ export interface CountsRule {
   firstWrong(all: readonly Counts[]): number
 }
 
-/** What ranks send with a step's first bucket, and what comes of it. Errors of `check`, `compare` and `settle` are the same on all ranks, before anything is updated. */
+/** Notes that ranks send with a step's first bucket, and their results. Errors of `check`, `compare` and `settle` are the same on all ranks, before anything is updated. */
 export class StepNotes {
   /** This rank's: whole numbers, equally many on all ranks. */
   readonly words: Float32Array<ArrayBuffer>
-  /** What sums of gradients are to be multiplied by. errors: those of the methods. */
+  /** Factor of the sums of gradients. errors: those of the methods. */
   readonly settled: Promise<number>
-  /** What the sums of scalar outputs are multiplied by, once it is settled. */
+  /** Factor of the sums of scalar outputs, once it is settled. */
   outputs = 1
   /** The sum of all ranks' flags, once it is settled. */
   flags = 0

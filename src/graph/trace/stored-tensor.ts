@@ -41,7 +41,7 @@ function checkArray(where: string, dtype: DType, data: StoredData): void {
   )
 }
 
-/** What names its tensors when it lists them. */
+/** A module that names its tensors when it lists them. */
 interface Naming {
   modules(): Iterable<object>
   nameTensors(): void
@@ -79,7 +79,7 @@ export const currentLayout = (): number => layoutGeneration
 export abstract class StoredTensor<Data extends StoredData = StoredData> extends Tensor {
   /** Its state-dict key, once it belongs to a module. */
   name = ''
-  /** Whether someone has asked a module for a list with it, such as an optimizer's. */
+  /** True if someone has asked a module for a list with it, such as an optimizer's. */
   isListed = false
   /** Where the module holds it that named it. */
   heldAt: Holding | undefined
@@ -96,7 +96,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   }
   /** Set when a step over ranks is compiled, and by fullyShard and replicate: those ranks, and which of them has what is saved. */
   holder: { readonly ranks: Pick<RankMessages, 'broadcast'>; readonly root: number } | undefined
-  /** What it holds after its layer was loaded from a state that lacks it; undefined: that is an error. */
+  /** Contents after its layer was loaded from a state that lacks it; undefined: that is an error. */
   absent: Data | undefined
   #revision = 0
   /** Gives its current contents where the host has them too; then `read` needs no device. */
@@ -232,7 +232,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     this.#leaveHome()
   }
 
-  /** Whether its contents are on another rank alone. errors: `graph.misuse` once they are nowhere. */
+  /** True if its contents are on another rank alone. errors: `graph.misuse` once they are nowhere. */
   get isReleased(): boolean {
     this.#mustExist()
     return this.#isReleased
@@ -295,7 +295,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     return (this.dtype === 'i32' ? new Int32Array(count) : new Float32Array(count)) as Data
   }
 
-  /** What this tensor holds of contents in state dicts. */
+  /** Returns the part of contents in state dicts that this tensor holds. */
   partOf(whole: Data): Data {
     return whole
   }

@@ -2,9 +2,9 @@ import { ShapeError, TabringError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
 import { type DType, formatShape, resolveAxes, type Shape } from '../../util/shape.ts'
 
-/** What functions of tensors ask of their arguments, in one wording. */
+/** Checks of arguments that functions of tensors share, in one wording. */
 
-/** What is asked of tensors here: their type. */
+/** The part of a tensor that is checked here: its type. */
 interface Typed {
   readonly dtype: DType
   readonly shape: Shape

@@ -419,7 +419,7 @@ export abstract class Tensor {
   // --- gradients ---
 
   /**
-   * Whether `backward` computes a gradient for this tensor, or passes one on to the tensors it depends on. Setting it calls
+   * True if `backward` computes a gradient for this tensor, or passes one on to the tensors it depends on. Setting it calls
    * `requiresGrad_`.
    */
   get requiresGrad(): boolean {

@@ -29,9 +29,9 @@ import { emitNode, type GraphNode, type GraphValue, storageOf } from './value.ts
 export interface NamedScalar {
   readonly slot: ScalarSlot
   value: number
-  /** What it is in runs that do not give it. */
+  /** Value in runs that do not give it. */
   initial: number
-  /** Whether the run under way gave it. */
+  /** True if the run under way gave it. */
   wasSet: boolean
   /** For integers: values are below it. */
   readonly limit?: number
@@ -171,22 +171,22 @@ export class ScalarBlock {
     this.#entry(name).value = value
   }
 
-  /** What a named scalar is in the run under way. */
+  /** Value of a named scalar in the run under way. */
   valueOf(name: string): number {
     return this.#entry(name).value
   }
 
-  /** Whether the run under way gave the scalar of that name a value. */
+  /** Tells whether the run under way gave the scalar of that name a value. */
   wasSet(name: string): boolean {
     return this.#named.get(name)?.wasSet ?? false
   }
 
-  /** What a slot holds in the next run. */
+  /** Value of a slot in the next run. */
   value({ slot }: ScalarSlot): number {
     return this.#sources[slot]()
   }
 
-  /** What a slot would hold in a run that is given these. */
+  /** Value that a slot would have in a run that is given these. */
   valueFor(slot: ScalarSlot, given: Readonly<Record<string, number>>): number {
     const named = [...this.#named].find(([, entry]) => entry.slot.slot === slot.slot)
     return named ? (given[named[0]] ?? named[1].initial) : this.value(slot)
@@ -231,23 +231,23 @@ export interface JointReduction {
   readonly join: 'sum' | 'largest'
 }
 
-/** What an update kernel multiplies a bucket's gradients by: a device tensor (factor, skip). */
+/** Factor of a bucket's gradients in an update kernel: a device tensor (factor, skip). */
 export interface GradientControl {
   readonly value: GraphValue
-  /** Whether it may say that the update is left out. */
+  /** True if it may say that the update is left out. */
   readonly maySkip: boolean
 }
 
 /** A part of a gradient accumulation: micro-steps add, without exchange and update; the last one takes the sum and updates. */
 export interface Accumulation {
   readonly part: 'add' | 'take'
-  /** What each micro-step's gradient counts for. */
+  /** Weight of each micro-step's gradient. */
   readonly weight: number
-  /** What the update's runs have counted, one for both parts. */
+  /** Counts of the update's runs, one for both parts. */
   readonly tally: Tally
 }
 
-/** What a loss is a mean over, where that may be less than all of a batch. */
+/** The elements that a loss is a mean over, where they may be less than all of a batch. */
 export interface MeanOver {
   /** Samples of the batch. */
   readonly rows: number
@@ -270,7 +270,7 @@ export interface Moded {
   readonly training: boolean
 }
 
-/** What ranks have settled for one program, over the traces that it took. */
+/** Agreements of the ranks for one program, over the traces that it took. */
 export interface Settled {
   /** By optimizer: the parameters that it updates, on whichever rank they have a gradient, in the order of their exchange. */
   readonly used: Map<object, readonly Parameter[]>
@@ -279,7 +279,7 @@ export interface Settled {
 /** Buffers' copies on one device. */
 export type BufferCopies = ReadonlyMap<GraphValue, GraphValue>
 
-/** What one call of a traced function left behind, besides the values that it returned. */
+/** Record of one call of a traced function, besides the values that it returned. */
 export class Trace {
   readonly scalars = new ScalarBlock()
   readonly gradients = new Map<Parameter, GraphValue>()
@@ -289,15 +289,15 @@ export class Trace {
   readonly asked = new Set<GraphValue>()
   readonly tensorGradients = new Map<GraphValue, GraphValue>()
   readonly updates: BucketUpdate[] = []
-  /** What the ranks that share the updates must have equal in each step. */
+  /** Settings that must be equal in each step on all ranks that share the updates. */
   readonly consistency = new SettingsConsistency()
   /** Nodes that change an input in place (running statistics): a program keeps them whether or not anything reads their outputs. */
   readonly effects: GraphNode[] = []
   /** The number of samples that count in the part of the batch that is being traced; undefined where that is the batch. */
   countOfPart: ScalarSlot | undefined
-  /** Whether anything has asked for it. */
+  /** True if anything has asked for it. */
   isCountRead = false
-  /** Whether this rank's function sends to other ranks' functions, which may differ from it: `parallel.send` and `recv`. */
+  /** True if this rank's function sends to other ranks' functions, which may differ from it: `parallel.send` and `recv`. */
   sendsByHand = false
   /** Nodes over all buckets between exchange and update, in order: norms, clipping, loss scaling. */
   readonly joint: GraphNode[] = []
@@ -313,13 +313,13 @@ export class Trace {
   /** Losses that are means over what counts, and those of them that `backward` began from. */
   readonly means = new Map<GraphValue, MeanOver>()
   readonly meansBehind = new Set<MeanOver>()
-  /** What differs between ranks that divide layers. */
+  /** Values that differ between ranks that divide layers. */
   readonly divided = new DividedValues()
-  /** What runs count for, where they are not all: there are several ranks, or micro-steps. */
+  /** Weights of runs, where one run is not all: there are several ranks, or micro-steps. */
   weighing: GradientWeighing | undefined
   /** How the ranks of the data-parallel model meet that is forwarded. */
   forwarded: GradientExchange<Parameter> | undefined
-  /** Whether that model trains, and does not evaluate. */
+  /** True if that model trains, and does not evaluate. */
   isForwardedToTrain = false
   /** How groups of ranks meet in a step without such a model. */
   groups: StepGroups | undefined
@@ -329,13 +329,13 @@ export class Trace {
   given: GivenInputs | undefined
   /** How the parameters that are updated are exchanged. */
   exchange: GradientExchange<Parameter> | undefined
-  /** What ranks have settled for the program that this trace is for; undefined where it is for a look. */
+  /** Agreements of the ranks for the program that this trace is for; undefined where it is only inspected. */
   readonly settled: Settled | undefined
   /** Ids [from, to) of the nodes that each `backward` added. */
   readonly backwards: { readonly from: number; readonly to: number }[] = []
   /** Ids [from, to) of the nodes by which each node's gradient was made. */
   readonly rules: { readonly from: number; readonly to: number; readonly of: GraphNode }[] = []
-  /** Whether modules trained when the function last asked them. */
+  /** True if modules trained when the function last asked them. */
   readonly modes = new Map<Moded, boolean>()
   /** Modules that the function went through, and whether each still has the modules, or the parameters, that it had. */
   readonly watched = new Map<object, () => boolean>()
@@ -408,7 +408,7 @@ export class Trace {
     return [...node.outputs]
   }
 
-  /** What a joint node made, on a device. */
+  /** Returns the result of a joint node, on a device. */
   jointOn(value: GraphValue, to: PlacedDevice): GraphValue {
     const from = this.deviceOf(value)
     return from && !sameDevice(from, to)
@@ -472,7 +472,7 @@ export class Trace {
     return copy
   }
 
-  /** What these buffers hold now, on a device: for `withCopies`, which may run after a change. */
+  /** Copies the contents that these buffers have now, on a device: for `withCopies`, which may run after a change. */
   copiesOf(buffers: readonly GraphValue[], device: PlacedDevice): BufferCopies {
     return new Map(buffers.map((value) => [value, this.transferred(value, device)]))
   }
@@ -492,7 +492,7 @@ export class Trace {
     }
   }
 
-  /** Whether a change of this buffer would be lost: `withCopies` reads a copy. */
+  /** Tells whether a change of this buffer would be lost: `withCopies` reads a copy. */
   losesChanges(buffer: GraphValue): boolean {
     const device = this.deviceOf(buffer)
     return (
@@ -527,7 +527,7 @@ export class Trace {
     return this.emit(map, [value], { steps: [], dtype: 'f16' })[0]
   }
 
-  /** Whether products take their operands as f16 now. */
+  /** True if products take their operands as f16 now. */
   get isAutocast(): boolean {
     return this.#isAutocast
   }

@@ -24,7 +24,7 @@ export interface Holder {
 /** Where a module holds a tensor, or a module that does. */
 export interface Holding {
   readonly within: Holding | undefined
-  /** Whether it still does. */
+  /** Tells whether it still does. */
   isKept(): boolean
   readonly holder: Holder
 }
@@ -37,7 +37,7 @@ export interface StoredLeaf {
   readonly requiresGrad: boolean
   /** Of a parameter: whether no traced function has read `requiresGrad` since it was set to another value. */
   readonly isGradChanged?: boolean
-  /** Whether this rank has a part of it, which ops take only gathered with the others'. */
+  /** True if this rank has a part of it, which ops take only gathered with the others'. */
   readonly isShard?: boolean
   /** The function that has freed its contents, and put this rank's part in its place. */
   readonly dividedBy?: string | undefined
@@ -152,7 +152,7 @@ export function nodesBehind(
   return [...seen].sort((a, b) => a.id - b.id)
 }
 
-/** Whether an op's output is the memory of its first input. */
+/** Tells whether an op's output is the memory of its first input. */
 export const sharesMemory = ({ isView, isInPlace }: Op): boolean => Boolean(isView || isInPlace)
 
 /** The value whose memory this one shares: itself, or what a chain of views and ops in place began with. */

@@ -43,7 +43,7 @@ export function openTuneStore(): TuneStore {
   }
 }
 
-/** What a measured choice holds for: the adapter and the browser, as text. Firefox names no adapter: its limits stand in. */
+/** Environment that a measured choice holds for: the adapter and the browser, as text. Firefox names no adapter: its limits stand in. */
 export function environmentOf({ gpu: { facts }, limits }: Pick<Runtime, 'gpu' | 'limits'>): string {
   const { vendor, architecture, description } = facts
   const name = `${vendor} ${architecture} ${description}`
