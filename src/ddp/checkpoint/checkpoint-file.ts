@@ -30,10 +30,10 @@ const randomSchema = v.object({
   // Files of earlier versions do not tell how many runs drew masks.
   nextStep: v.optional(whole, 0),
 })
-/** Whether a rank may say that of its random state. */
+/** Tells whether a rank may say that of its random state. */
 export const isRngState = (received: unknown): received is RngState => v.is(randomSchema, received)
 
-/** What a file says of itself, under `ownKey`. */
+/** Entries of a file about itself, under `ownKey`. */
 const ownSchema = v.object({
   parts: v.array(v.string()),
   random: randomSchema,
@@ -64,7 +64,7 @@ const has = (value: unknown, method: keyof Stateful): boolean =>
 const isStateful = (value: CheckpointState[string]): value is Stateful =>
   has(value, 'stateDict') && has(value, 'loadStateDict')
 
-/** What checkpoints have under these names is no plain value. */
+/** Names under which checkpoints have parts and no plain values. */
 const partNames = ['model', 'optimizer', 'scheduler', 'loader', 'scaler'] as const
 
 /**
@@ -133,7 +133,7 @@ export interface UnpackOptions {
    * bucket size. Default: rank 0 logs them to the console. Not called where `strict` is false and only models are loaded.
    */
   onDifferences?: (differences: readonly string[]) => void
-  /** Whether it is an error if the file holds more parts than the given ones. Default true. With false, the random state is not restored. */
+  /** True if a file is refused that holds more parts than the given ones. Default true. With false, the random state is not restored. */
   strict?: boolean
 }
 
@@ -169,7 +169,7 @@ export const unpackAt = async <Values extends SavedState>(
   place: Place,
 ): Promise<Values> => (await prepareAt<Values>(file, parts, options, place))()
 
-/** What `unpackCheckpoint` checks, on one of several ranks; what it returns does the rest. */
+/** Makes the checks of `unpackCheckpoint`, on one of several ranks; the function that it returns does the rest. */
 export async function prepareAt<Values extends SavedState>(
   file: Uint8Array<ArrayBuffer> | ArrayBuffer,
   parts: Parts,

@@ -42,7 +42,7 @@ export interface CheckpointOptions {
 
 /** Options of `saveCheckpoint`. */
 export interface SaveCheckpointOptions extends CheckpointOptions {
-  /** Whether this is the best checkpoint so far. It is kept until there is a better one. Default false. */
+  /** True if this is the best checkpoint so far. It is kept until there is a better one. Default false. */
   isBest?: boolean
   /** Number of files to keep, in addition to the best one. Default 2. */
   keepLast?: number
@@ -172,7 +172,7 @@ export async function readTogether(
   )
 }
 
-/** Whether a rank may say that of what it has read; empty for no file. */
+/** Tells whether a rank may say that of what it has read; empty for no file. */
 const isSize = (received: string): boolean =>
   /^\d{0,10}$/.test(received) && Number(received) <= maxFileBytes
 
@@ -207,7 +207,7 @@ async function together(
   })
 }
 
-/** What `work` gives. errors: those of ours as they are, what a folder throws as `file.unwritable`. */
+/** Returns the result of `work`. errors: those of ours as they are, what a folder throws as `file.unwritable`. */
 async function ended(work: () => Promise<string>): Promise<string> {
   try {
     return await work()
@@ -221,7 +221,7 @@ async function ended(work: () => Promise<string>): Promise<string> {
   }
 }
 
-/** What a rank tells the others of its work. */
+/** Report of a rank to the others on its work. */
 type Outcome = { readonly done: string } | ErrorRecord
 
 /** The folder that is given, else the launcher's, else a private one. errors: a TypeError for what is no folder; `file.unwritable`. */

@@ -16,7 +16,7 @@ export type NamedTensor = readonly [key: string, tensor: StoredTensor]
 const describe = ([key, tensor]: NamedTensor): string =>
   `${tensor instanceof ModuleBuffer ? 'buffer' : 'parameter'} "${key}" ${tensor.dtype}${formatShape(tensor.shape)}`
 
-/** What a rank tells of the model that it wraps. */
+/** Report of a rank on the model that it wraps. */
 interface Report {
   /** Settings, parameters and buffers. */
   readonly replica: readonly string[]

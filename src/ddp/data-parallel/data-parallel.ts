@@ -59,7 +59,7 @@ export interface DistributedDataParallelOptions {
   firstBucketMb?: number
   /** Accepted for compatibility with PyTorch, without effect: gradients are always views of their buckets. */
   gradientAsBucketView?: boolean
-  /** Whether all ranks copy rank 0's buffers, such as running statistics, after each step that changes them. Default true. */
+  /** True if all ranks copy rank 0's buffers, such as running statistics, after each step that changes them. Default true. */
   broadcastBuffers?: boolean
   /**
    * Whether parameters may have no gradient on some or all ranks. Default false: compiling such a step is an error. A parameter that some ranks
@@ -67,12 +67,12 @@ export interface DistributedDataParallelOptions {
    */
   findUnusedParameters?: boolean
   /**
-   * Whether gradients are exchanged while backward runs. False: only after backward, to measure what overlap saves. Default true. The results
+   * True if gradients are exchanged while backward runs. False: only after backward, to measure what overlap saves. Default true. The results
    * are the same. It has no effect on the CPU device, whose backward leaves no time to send in.
    */
   overlap?: boolean
   /**
-   * Whether scalar float outputs of steps that train this model, such as the loss, are means over the ranks, weighted as gradients are. All
+   * True if scalar float outputs of steps that train this model, such as the loss, are means over the ranks, weighted as gradients are. All
    * other outputs are the rank's own. False: so are scalars, as in PyTorch. Default true.
    */
   averageOutputs?: boolean
@@ -92,7 +92,7 @@ export interface DistributedDataParallelOptions {
   /** With `trust` or `aggregation`: called on all ranks for each bucket of which ranks were left out. */
   onLeftOut?: (found: LeftOut) => void
   /**
-   * Whether training ends with the same bits on any number of ranks whose devices compute the same: gradients of parts of a fixed size are
+   * True if training ends with the same bits on any number of ranks whose devices compute the same: gradients of parts of a fixed size are
    * added as whole numbers, and each rank updates all parameters on its host. The step is compiled for the rows of one such part and runs on
    * this rank's rows of the batch, see `exactShare`; it updates by one AdamW, Adam or SGD. See docs/how-it-works/exact.md for what it costs and
    * holds. Default false.

@@ -1,18 +1,18 @@
 import { isText, isTexts } from '../../util/kind-of.ts'
 
-/** What a rank tells of the step that it compiles, besides its buckets. */
+/** Report of a rank on the step that it compiles, besides its buckets. */
 export interface LayoutReport {
   /** Names of parameters that `backward` did not reach. */
   readonly unused: readonly string[]
   /** By meeting of ranks in forward and backward: the ranks that meet. */
   readonly syncPoints: readonly (readonly number[])[]
-  /** What counts in a full batch, 0 where ranks weigh the same. */
+  /** Count of a full batch, 0 where ranks have equal weights. */
   readonly samples: number
   /** By group of an optimizer: what compiling has fixed. */
   readonly fixed: readonly string[]
 }
 
-/** What counts in a batch travels in two halves of 16 bits. */
+/** Maximum count of a batch, which travels in two halves of 16 bits. */
 const maxSamples = 2 ** 32 - 1
 
 export const layoutText = ({ unused, syncPoints, samples, fixed }: LayoutReport): string =>

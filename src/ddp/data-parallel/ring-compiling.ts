@@ -23,7 +23,7 @@ import { layoutIn, layoutText, syncPointsText } from './layout-report.ts'
 /** With `robust`: how much larger than usual a rank's batch may be. */
 const maxTimesUsual = 16
 
-/** What compiling asks of the model's exchange. */
+/** The part of the model's exchange that compiling uses. */
 interface Compiled {
   readonly parameters: readonly Parameter[]
   readonly settings: { readonly findsUnused: boolean }
@@ -46,7 +46,7 @@ export class RingCompiling implements JointCompiling<Parameter> {
     this.#smaller = smaller
   }
 
-  /** Whether a program has been compiled, or is being. */
+  /** True if a program has been compiled, or is being. */
   get hasBegun(): boolean {
     return this.#count > 0
   }
@@ -139,7 +139,7 @@ export class RingCompiling implements JointCompiling<Parameter> {
     )
   }
 
-  /** What each rank tells of the step that it compiles, in rank order. `areRight`: whether a rank may say that. errors: those of `listsOf`; the group's. */
+  /** Gathers each rank's report on the step that it compiles, in rank order. `areRight`: whether a rank may say that. errors: those of `listsOf`; the group's. */
   async #tellWhileCompiling(
     own: Outcomes,
     areRight: (texts: readonly string[]) => boolean,

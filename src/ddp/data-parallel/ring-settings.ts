@@ -20,15 +20,15 @@ export class RingSettings implements ExchangeSettings {
   readonly findsUnused: boolean
   readonly overlaps: boolean
   readonly averagesOutputs: boolean
-  /** What the caller, or the run that is gone on with, has chosen for the first bucket. */
+  /** Choice of the caller, or of the run that is resumed, for the first bucket. */
   firstCapBytes: number | undefined
   /** Once it is settled. */
   capBytes: number | undefined
-  /** Whether the caller has chosen it. */
+  /** True if the caller has chosen it. */
   isCapGiven = false
   /** How the collectives of steps travel; default: by the group's choice. */
   choice: AlgorithmChoice | undefined
-  /** Whether the caller has chosen it. */
+  /** True if the caller has chosen it. */
   isChoiceGiven = false
   readonly #group: CollectiveGroup
   readonly #ready: () => Promise<void>

@@ -10,7 +10,7 @@ interface SumConditions extends OrderOfSums {
   readonly firstBucketMb: number
 }
 
-/** What a saved run's bits depend on, besides its parts, its adapters and the samples it sees. */
+/** Conditions that a saved run's bits depend on, besides its parts, its adapters and the samples it sees. */
 export interface RunConditions {
   readonly worldSize: number
   /** By part: wrapped models. */
@@ -38,7 +38,7 @@ const conditionsOf = ({ settings }: RingExchange): SumConditions => ({
   ...settings.orderOfSums,
 })
 
-/** What a size, a number of bytes and an order are called, by what they decide. */
+/** Names of a size, a number of bytes and an order, by what they decide. */
 const inWords = ({
   bucketCapMb,
   firstBucketMb,
@@ -53,7 +53,7 @@ const inWords = ({
       : 'over all ranks',
 })
 
-/** What the run's bits depend on, to be saved with its parts. Call it when the models' ranks have settled (`ready`). */
+/** Reads the conditions that the run's bits depend on, to be saved with its parts. Call it when the models' ranks have settled (`ready`). */
 export const readConditions = (parts: Named): SavedState & RunConditions => ({
   worldSize: worldSizeOf(parts),
   models: Object.fromEntries(

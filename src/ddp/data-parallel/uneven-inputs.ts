@@ -8,15 +8,15 @@ import type { RingExchange } from './ring-exchange.ts'
 
 /** Options of `DistributedDataParallel.join`. */
 export interface JoinOptions {
-  /** Whether gradients are divided by the number of all ranks, including those without batches. False: only by those that still have batches. Default true. */
+  /** True if gradients are divided by the number of all ranks, including those without batches. False: only by those that still have batches. Default true. */
   divideByInitialWorldSize?: boolean
-  /** Whether all ranks throw when one of them runs out of batches. Default false. */
+  /** True if all ranks throw when one of them runs out of batches. Default false. */
   throwOnEarlyTermination?: boolean
   /** False: runs the function without `join`. Default true. */
   enable?: boolean
 }
 
-/** What ranks tell each other before a step: whether they have a batch, for which program, and the bits of what it weighs. */
+/** Words that ranks send each other before a step: whether they have a batch, for which program, and the bits of what it weighs. */
 const sections = new Sections({ isActive: 1, program: 1, weight: 1 })
 
 /** Ranks with more and with fewer batches: before each step they tell who has one, and those without shadow the step of the others. */

@@ -12,7 +12,7 @@ import type { CheckpointState, Parts } from '../checkpoint/checkpoint-file.ts'
 import { elasticLauncher } from './own-launcher.ts'
 import { RunMemory } from './run-memory.ts'
 
-/** What `runElastic` gives to the training function. Valid until that ends. */
+/** Argument of `runElastic`'s training function. Valid until that ends. */
 export interface ElasticRun {
   /**
    * Loads the newest commit of the run into `parts` and returns its plain values; undefined before the first commit. All ranks call it, before
@@ -111,6 +111,6 @@ export async function runElastic(
   }
 }
 
-/** Whether the group or the device has failed, and not the function. */
+/** Tells whether the group or the device has failed, and not the function. */
 const isOfGroup = (thrown: unknown): boolean =>
   defaultGroup()?.error !== undefined || (thrown instanceof TabringError && endsGroup(thrown.code))

@@ -60,7 +60,7 @@ export class Assignment {
     if (isWorthwhile(this.counts, best, this.#speeds)) this.counts = best
   }
 
-  /** What a rank takes for a virtual worker in the steps so far; undefined where it has been measured in none. units: µs. */
+  /** Returns a rank's time for a virtual worker in the steps so far; undefined where it has been measured in none. units: µs. */
   usOf(rank: number): number | undefined {
     const own = this.#measured[rank]
     return own.length > 0 ? median(own) : undefined

@@ -22,7 +22,7 @@ export interface Audits {
   readonly onChanged: (step: number, text: string) => void
 }
 
-/** What the audit of a step needs. */
+/** Inputs of the audit of a step. */
 export interface AuditedStep {
   readonly group: CollectiveGroup
   /** Of the run, from 1. */

@@ -7,7 +7,7 @@ export interface EncodedSums {
 }
 
 /**
- * What the sums of all gradients are divided by, so that their mean has at most the norm `maxNorm`: `count`, or more where that clips.
+ * Returns the divisor of the sums of all gradients, so that their mean has at most the norm `maxNorm`: `count`, or more where that clips.
  *
  * numerics: count / min(1, maxNorm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_, rounded to float32. The norm is of the whole numbers,
  * in float64, in the order of the parameters, so it is the same bits on all ranks.

@@ -190,7 +190,7 @@ class ModelStep extends ExactStep {
 const none = new Float32Array()
 const rowsIn = (inputs: Prepared['inputs']): number => Object.values(inputs)[0]?.shape[0]
 
-/** What a virtual worker's gradients count for: what its loss is a mean over, else its samples. */
+/** Returns the weight of a virtual worker's gradients: what its loss is a mean over, else its samples. */
 function weightIn({ meansBehind }: Trace) {
   const mean = commonMean([...meansBehind])
   return (inputs: RunInputs, samples: number): number =>

@@ -61,7 +61,7 @@ export interface ExactStepOptions extends ExactRanks {
   readonly clipNorm?: number
   /** In float16. */
   readonly lossScale?: LossScale
-  /** What the gradients of a virtual worker count for: default its samples. 0: it is not computed. */
+  /** Weight of the gradients of a virtual worker: default its samples. 0: it is not computed. */
   readonly weightOf?: (inputs: RunInputs, samples: number) => number
 }
 
@@ -115,7 +115,7 @@ export class ExactStep implements StepProgram {
   /** Of audits; as long as `#words` from the first one on. */
   #audited = new Int32Array(0)
   times: StepTimes = noTimes
-  /** What the virtual worker took that was computed as the proof of bits; undefined before that. units: µs. */
+  /** Time of the virtual worker that was computed as the proof of bits; undefined before that. units: µs. */
   proofUs: number | undefined
   #last: Promise<unknown> = Promise.resolve()
 
@@ -140,7 +140,7 @@ export class ExactStep implements StepProgram {
         tensor.mirror = () => holder.of.hostValues(i)
   }
 
-  /** What has the state on the host between two steps, and of which tensors. */
+  /** Holders of the state on the host between two steps, and their tensors. */
   get #holders() {
     const { optimizer } = this.#options
     return [

@@ -9,13 +9,13 @@ const leap = 12
 /** Blocks are held within this many bits of the largest: nearly zero ones wake up all at once. */
 const deepest = 12
 
-/** Whether a block has gradients that are not finite. Where others of it do not fit either, a later attempt says so. */
+/** Tells whether a block has gradients that are not finite. Where others of it do not fit either, a later attempt says so. */
 export const isNotFinite = (mark: number): boolean => mark < 0
 
-/** Whether a block's sums may not fit, or are not finite. */
+/** Tells whether a block's sums may not fit, or are not finite. */
 export const isUnfit = (mark: number): boolean => mark >= maxMarks || isNotFinite(mark)
 
-/** What a step's marks say. */
+/** Findings from a step's marks. */
 export interface Judged {
   /** The exponents of the next step, or of this step's next attempt. */
   readonly exponents: Int32Array<ArrayBuffer>

@@ -17,7 +17,7 @@ export interface Place {
   readonly total: ModuleBuffer
   readonly marks: ModuleBuffer
   readonly exponents: ModuleBuffer
-  /** Whether it gets a gradient. */
+  /** True if it gets a gradient. */
   isUsed: boolean
 }
 

@@ -25,12 +25,12 @@ export class LossScale {
     this.#batchBits = 32 - Math.clz32(rows - 1)
   }
 
-  /** What gradients are scaled by, as an exponent of two. They are sums over the batch, where a plain run's are means. */
+  /** Scale of the gradients, as an exponent of two. They are sums over the batch, where a plain run's are means. */
   get exponent(): number {
     return this.#exponent - this.#batchBits
   }
 
-  /** What the next steps depend on. */
+  /** State that the next steps depend on. */
   get state(): Float32Array<ArrayBuffer> {
     return Float32Array.of(2 ** this.#exponent, this.#steps)
   }

@@ -47,7 +47,7 @@ export interface Work {
 
 /** A virtual worker under way. */
 interface Replay {
-  /** What its gradients count for. */
+  /** Weight of its gradients. */
   readonly weight: number
   readonly running: Promise<RunOutputs>
 }
@@ -57,7 +57,7 @@ export interface ReplaysOptions {
   readonly layout: Layout
   /** In float16. */
   readonly lossScale?: LossScale
-  /** What the gradients of a virtual worker count for: default its samples. 0: it is not computed. */
+  /** Weight of the gradients of a virtual worker: default its samples. 0: it is not computed. */
   readonly weightOf?: (inputs: RunInputs, samples: number) => number
   /** Who trains together now. */
   readonly ranks: () => ExactRanks

@@ -1,10 +1,10 @@
 import { PeerError } from '../../util/errors.ts'
 
-/** What ranks say with the sums of a step, so that those that hold other states are found before anything is added. */
+/** Returns the label that ranks send with the sums of a step, so that those that hold other states are found before anything is added. */
 export const stepLabel = (state: string, assignment: string): string =>
   `exact ${state} ${assignment}`
 
-/** Whether ranks were found to hold other states. */
+/** Tells whether ranks were found to hold other states. */
 export const isDiverged = (error: unknown): boolean =>
   error instanceof PeerError &&
   (error.code === 'train.diverged' ||

@@ -3,11 +3,11 @@ import type { RunOutputs } from '../../graph/plan/step-program.ts'
 import type { ModuleBuffer } from '../../graph/trace/module-buffer.ts'
 import { Sections } from '../../util/sections.ts'
 
-/** What all virtual workers tell besides their gradients. */
+/** Report of all virtual workers besides their gradients. */
 export interface Report {
   /** By virtual worker. */
   readonly rows: readonly number[]
-  /** What all gradients count for together: the samples. */
+  /** Weight of all gradients together: the samples. */
   readonly count: number
   /** Means over them, by name. */
   readonly outputs: Readonly<Record<string, number>>
@@ -19,7 +19,7 @@ export interface Report {
   readonly flags: number
 }
 
-/** What a virtual worker tells: outputs and running statistics as their bits. */
+/** Words of a virtual worker: outputs and running statistics as their bits. */
 const workerSections = (outputs: number, buffers: number) =>
   new Sections({ rows: 1, count: 1, outputs, tookUs: 1, buffers })
 
@@ -53,7 +53,7 @@ export class Tail {
     this.#all = new Sections({ workers: virtualWorkers * this.#own.length, flags: 1 })
   }
 
-  /** What buffer `i` is between two steps; undefined until it is read. */
+  /** Returns the contents of buffer `i` between two steps; undefined until it is read. */
   hostValues(i: number): StoredData | undefined {
     return this.#isCurrent ? this.#before![i] : undefined
   }
@@ -66,7 +66,7 @@ export class Tail {
     return this.buffers.length > 0
   }
 
-  /** What the buffers are between two steps; they are read before the first. */
+  /** Reads the contents of the buffers between two steps; they are read before the first. */
   async readBuffers(): Promise<readonly StoredData[]> {
     if (!this.#isCurrent) {
       this.#noteRevisions()
@@ -175,7 +175,7 @@ export class Tail {
     this.#noteRevisions()
   }
 
-  /** Whether nobody else has given the buffers other contents. */
+  /** True if nobody else has given the buffers other contents. */
   get #isCurrent(): boolean {
     return (
       this.#before !== undefined &&

@@ -17,7 +17,7 @@ export const keys = {
   buffers: 64_000,
   /** A step's scalar outputs, where a hook takes the gradients. */
   tail: 64_001,
-  /** What ranks say of settings that differ: two keys. */
+  /** Reports of settings that differ: two keys. */
   settings: 64_002,
 } as const
 

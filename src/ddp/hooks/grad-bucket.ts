@@ -18,7 +18,7 @@ interface HookKeys extends Pick<CollectiveOptions, 'choice'> {
   taken: number
 }
 
-/** What a bucket holds: gradients as the step has weighed them, which sum up to the mean, or `size` times that, whose mean it is. */
+/** Contents of a bucket: gradients as the step has weighed them, which sum up to the mean, or `size` times that, whose mean it is. */
 interface Content {
   scale: 'weighed' | 'whole' | 'taken'
 }

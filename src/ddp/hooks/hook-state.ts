@@ -80,7 +80,7 @@ export abstract class HookState {
     }
   }
 
-  /** What else a hook keeps, the same on all ranks. */
+  /** Returns the other state of a hook, the same on all ranks. */
   protected ownState(
     _parameters: readonly Parameter[],
   ): Readonly<Record<string, HookStateDict[string]>> {

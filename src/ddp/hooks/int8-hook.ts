@@ -5,7 +5,7 @@ import { checkHook, HookState } from './hook-state.ts'
 
 /** Options of `Int8State`. */
 export interface Int8Options {
-  /** Whether the rounding error of a gradient is added to the next one. Default true. */
+  /** True if the rounding error of a gradient is added to the next one. Default true. */
   useErrorFeedback?: boolean
 }
 

@@ -4,7 +4,7 @@ import { isRecord } from '../../util/kind-of.ts'
 import { ownOf } from '../../util/own-of.ts'
 import { medianOf } from './aggregate.ts'
 
-/** Whether the ranks are trusted to send the gradients of their own samples. */
+/** Trust in the ranks to send the gradients of their own samples. */
 export type Trust = 'members' | 'strangers'
 
 export const trusts: readonly Trust[] = ['members', 'strangers']
@@ -123,7 +123,7 @@ export class LeftOutRanks {
     return this.#loaded[bucket] ?? Math.hypot(...Object.values(this.#loaded))
   }
 
-  /** What the next step's decisions depend on, the same on all ranks. */
+  /** Returns the state that the next step's decisions depend on, the same on all ranks. */
   stateDict(): Limits {
     return this.#largest.size > 0 ? Object.fromEntries(this.#largest) : this.#loaded
   }
@@ -150,7 +150,7 @@ export class LeftOutRanks {
   }
 }
 
-/** Whether `value` may be what `stateDict` has returned, on another rank or in a file. */
+/** Tells whether `value` may be what `stateDict` has returned, on another rank or in a file. */
 export const areLimits = (value: unknown): value is Limits =>
   isRecord(value) &&
   Object.keys(value).length <= maxBuckets &&

@@ -14,9 +14,9 @@ export interface PowerSgdOptions {
   startPowerSgdIter?: number
   /** Gradients are compressed only if their factors are at least this many times smaller. Default 2. */
   minCompressionRate?: number
-  /** Whether the compression error is added to the next gradient. Default true. */
+  /** True if the compression error is added to the next gradient. Default true. */
   useErrorFeedback?: boolean
-  /** Whether a step starts from the factors of the step before. Default true. */
+  /** True if a step starts from the factors of the step before. Default true. */
   warmStart?: boolean
   /** Added to the norm by which the columns of a factor are divided. Default 0. */
   orthogonalizationEpsilon?: number

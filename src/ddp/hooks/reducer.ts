@@ -90,7 +90,7 @@ const sum: SumBeside = async (own, { group, step }) => {
   return own
 }
 
-/** What a hook makes of gradients that count for what they are to count for. */
+/** Returns a reducer that applies a hook to weighted gradients. */
 export const hookReducer =
   (hook: BoundHook, sumBeside = sum): Reducer =>
   async (gradients) => {

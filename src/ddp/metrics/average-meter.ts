@@ -1,7 +1,7 @@
 import { numberFormat } from '../../util/number-format.ts'
 import { checkArgument, checkChoice, checkText, isNotNegative } from '../../util/options.ts'
 
-/** What `AverageMeter.summary` shows: nothing, the average, the sum or the count. */
+/** The figure that `AverageMeter.summary` shows: nothing, the average, the sum or the count. */
 export type SummaryType = 'none' | 'average' | 'sum' | 'count'
 
 const summaryFormat = numberFormat(':.3f')

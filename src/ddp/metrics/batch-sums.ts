@@ -27,7 +27,7 @@ export async function runAhead<Batch>(
   return Promise.all(all)
 }
 
-/** What a rank tells the others: numbers as texts, which hold what is not finite too. */
+/** Report of a rank to the others: numbers as texts, which hold what is not finite too. */
 type Report = { readonly batches: readonly Record<string, string>[] } | ErrorRecord
 
 const isSums = (received: unknown) => isRecord(received) && Object.values(received).every(isText)

@@ -162,7 +162,7 @@ export async function evaluate<S = Sample>(
 interface Division {
   /** The ranks that divide the samples among them. */
   readonly ranks: CollectiveGroup | undefined
-  /** Whether they must run equally often: each run gathers parameters from all. */
+  /** True if they must run equally often: each run gathers parameters from all. */
   readonly runsTogether: boolean
 }
 
