@@ -118,7 +118,7 @@ class Kernel {
     this.#workgroupBytes = this.scratchBytes
   }
 
-  /** Whether a condition has names of the module's constants only. */
+  /** Tells whether a condition has names of the module's constants only. */
   #isKnown(expression: Expression): boolean {
     switch (expression.kind) {
       case 'name':
@@ -180,7 +180,7 @@ class Kernel {
     return x * y * z
   }
 
-  /** Whether four invocations are computed at once: not where each of them handles vectors. */
+  /** True if four invocations are computed at once: not where each of them handles vectors. */
   get #isWide(): boolean {
     const { variables } = this.#shader
     const isVector = (type: Type): boolean =>

@@ -96,7 +96,7 @@ export function hierarchicalGather(
 export const hierarchicalAllReduce = (given: HierarchicalArguments): Plan =>
   hierarchicalGather(given, hierarchicalReduce(given))
 
-/** Whether there is anything to gain: machines, some with several ranks. */
+/** Tells whether there is anything to gain: machines, some with several ranks. */
 export function isHierarchy(machines: readonly number[] | undefined): machines is number[] {
   const count = new Set(machines).size
   return machines !== undefined && count > 1 && count < machines.length

@@ -99,7 +99,7 @@ const planners: Readonly<
   allToAll: { direct: directAllToAll },
 }
 
-/** Whether an operation has such an algorithm. */
+/** Tells whether an operation has such an algorithm. */
 export const hasAlgorithm = (
   operation: Exclude<Operation, 'send'>,
   algorithm: Algorithm,

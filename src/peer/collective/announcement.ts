@@ -21,7 +21,7 @@ export const monitorTag = 65_533
 
 const ownBuckets: readonly number[] = [countedBucket, countedDataBucket, monitorTag]
 
-/** Whether callers may give it, as a bucket or as a message's tag. */
+/** Tells whether callers may give it, as a bucket or as a message's tag. */
 export const isTag = (tag: number): boolean =>
   Number.isInteger(tag) && tag >= 0 && tag <= lastExplicitBucket
 
@@ -43,10 +43,10 @@ export function nameOf(
   return `${isPart(operation, label) ? `${label} via ` : ''}${operation} #${sequence}${bucket <= lastExplicitBucket ? ` bucket ${bucket}` : ''}${group > 0 ? ` of group ${group}` : ''}`
 }
 
-/** Whether it is called for something that has another name. */
+/** Tells whether it is called for something that has another name. */
 const isPart = (operation: string, label: string): boolean => label !== '' && label !== operation
 
-/** Whether START has room for a label, and errors can show it. */
+/** Tells whether START has room for a label, and errors can show it. */
 export const isLabel = (label: string): boolean =>
   label.length <= labelBytes && /^[ -~]*$/.test(label)
 

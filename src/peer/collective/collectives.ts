@@ -365,7 +365,7 @@ export class Collectives {
     return this.ends.get(0)?.error
   }
 
-  /** Whether a group has ended, by itself or with all. */
+  /** Tells whether a group has ended, by itself or with all. */
   hasEnded(group: number): boolean {
     return this.endOf(group) !== undefined
   }

@@ -146,7 +146,7 @@ export class Membership {
     })
   }
 
-  /** Whether this rank leaves, or has left. */
+  /** True if this rank leaves, or has left. */
   get isOver(): boolean {
     return this.isLeaving || this.isDestroyed
   }

@@ -53,7 +53,7 @@ export class Peers {
     this.sessions = [...this.byRank.values()]
   }
 
-  /** Whether every rank is linked to this one. */
+  /** True if every rank is linked to this one. */
   get isComplete(): boolean {
     return this.sessions.length === this.size - 1
   }

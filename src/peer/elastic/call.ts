@@ -17,7 +17,7 @@ import {
 export interface Leader {
   /** What it would answer itself. */
   report(): Report
-  /** Whether it still waits for the answers to that call. */
+  /** Tells whether it still waits for the answers to that call. */
   leads(ballot: number): boolean
   /** Does that later, in place of what it was to do later before. */
   after(ms: number, run: () => void): void
@@ -147,7 +147,7 @@ export class Call {
     return [...reached]
   }
 
-  /** Whether more of its roster's members say that they are in one without the leader than say otherwise, once those that can have answered. */
+  /** True if more of its roster's members say that they are in one without the leader than say otherwise, once those that can have answered. */
   get #isOutside(): boolean {
     const { options, presence, roster } = this.#view
     const { outside } = presence

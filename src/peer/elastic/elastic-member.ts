@@ -28,7 +28,7 @@ const maxRanks = 256
  * One member's part in deciding who trains together, as its run goes from roster to roster. There is no coordinator: leading is an act, and any
  * number of leaders is safe (roster.ts says why).
  *
- *   RUNNING --a member is lost, a change is due, a call--> STOPPED --calls--> LEADING --all have answered--> RUNNING with the next roster
+ *   RUNNING --a member is lost, a planned change, a call--> STOPPED --calls--> LEADING --all have answered--> RUNNING with the next roster
  *                                                    |  ^                |
  *                                                    |  +---refused------+
  *                                                    +--another's roster--> RUNNING, or OVER where this member is not in it

@@ -7,7 +7,7 @@ export interface GateHost {
   readonly env: Env
   /** Those with a link to this member, while it is for this member to let them in. */
   waiting(): readonly string[]
-  /** Whether it was a rank before, and left out for its slow link. */
+  /** Tells whether it was a rank before, and left out for its slow link. */
   wasSlow(id: string): boolean
   probe(id: string, message: Probe): void
   letIn(id: string): void

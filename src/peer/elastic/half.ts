@@ -5,7 +5,7 @@ import { type Verdict, winsHalf } from './roster.ts'
 
 type Half = Extract<Verdict, { kind: 'half' }>
 
-/** Whether the members of that verdict may continue: asks the server, roster by roster, which half of it was the first to say so. */
+/** Tells whether the members of that verdict may continue: asks the server, roster by roster, which half of it was the first to say so. */
 export async function areFirst(
   { members, before, ballots, missing }: Half,
   { dead, saidBye, surelyDead }: Presence,

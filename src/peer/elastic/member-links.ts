@@ -18,9 +18,9 @@ import { Passing } from './passing.ts'
 export interface MemberLinksListener {
   /** Of pings and their answers it hears nothing, nor of what it passes on. */
   heard(from: string, message: ElasticMessage): void
-  /** Whether that member may measure its link to this one. */
+  /** Tells whether that member may measure its link to this one. */
   mayProbe(id: string): boolean
-  /** Whether messages are passed on to and from that member: it is in the ring in which this one is. */
+  /** Tells whether messages are passed on to and from that member: it is in the ring in which this one is. */
   mayPass(id: string): boolean
   /** The member at the other end is there. `isRank`: the server has said that it trains. */
   came(id: string, isRank: boolean): void

@@ -104,9 +104,9 @@ export interface MemberView {
   readonly links: MemberLinks
   /** The newest that it has entered; null before the first. */
   readonly roster: Roster | null
-  /** Whether the group of that roster may form and train: no other one is under way. */
+  /** True if the group of that roster may form and train: no other one is under way. */
   readonly isRunning: boolean
-  /** Whether it takes part no more. */
+  /** True if it takes part no more. */
   readonly isOver: boolean
   /** That member does not count any more, or has no link. */
   lost(id: string): void

@@ -10,7 +10,7 @@ export interface PassingHost {
   readonly signer: Signer
   /** Members with a link that is up. */
   readonly up: readonly string[]
-  /** Whether that member is in the ring in which this one is. */
+  /** Tells whether that member is in the ring in which this one is. */
   mayPass(id: string): boolean
   send(to: readonly string[], message: PassedMessage): void
   heard(from: string, body: PassableMessage): void

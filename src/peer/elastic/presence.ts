@@ -39,7 +39,7 @@ export class Presence {
     return new Map([...this.dead].filter(([id]) => !this.saidBye.has(id)))
   }
 
-  /** Whether this member has no link to one of its roster that may be alive. */
+  /** True if this member has no link to one of its roster that may be alive. */
   get lacksLinks(): boolean {
     const { members = [] } = this.#view.roster ?? {}
     return members.some((id) => !this.mayBeThere(id) && !this.dead.has(id))
@@ -51,7 +51,7 @@ export class Presence {
     return roster?.isRing === true && !links.known.includes(id) && !this.dead.has(id)
   }
 
-  /** Whether that member is in no roster yet, as far as this one knows. */
+  /** Tells whether that member is in no roster yet, as far as this one knows. */
   isNew(id: string): boolean {
     const members = this.#view.roster?.members
     return members !== undefined && !members.includes(id) && !this.dead.has(id)
@@ -84,7 +84,7 @@ export class Presence {
     this.saidBye.delete(id)
   }
 
-  /** Whether there is a link to one that others say is gone: they may lie, so it is asked itself. */
+  /** Tells whether there is a link to one that others say is gone: they may lie, so it is asked itself. */
   #isAsked(id: string, entered: number): boolean {
     if (!this.#view.links.isUp(id)) return false
     this.#said.set(id, entered)

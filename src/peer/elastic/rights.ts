@@ -50,7 +50,7 @@ export interface Hearer {
   readonly promised: number
   /** The largest ballot that the sender may name: ballots count up, by one for each call. */
   readonly limit: number
-  /** Whether it has a link to that member. */
+  /** Tells whether it has a link to that member. */
   isUp(id: string): boolean
   /** Of members. */
   readonly dead: { has(id: string): boolean }

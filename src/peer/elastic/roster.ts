@@ -33,7 +33,7 @@ export interface Report {
   readonly roster: Roster | null
   /** The newest roster that it knows to be proved; 0 for none. */
   readonly proved: number
-  /** Whether it holds the state of a step that the run has reached: a newcomer does once it has got it. */
+  /** True if it holds the state of a step that the run has reached: a newcomer does once it has got it. */
   readonly hasState: boolean
   /** The newest step of the run whose state it has. */
   readonly step: number
@@ -143,7 +143,7 @@ export function countedOf({
   return [newest!, ...before]
 }
 
-/** Whether half of those members who are not known to be dead are among `ids`, or more. */
+/** Tells whether half of those members who are not known to be dead are among `ids`, or more. */
 export const hasHalf = (
   ids: readonly string[],
   members: readonly string[],
@@ -257,11 +257,11 @@ const besideIn = (all: readonly string[], at: number): string[] =>
 export const turnOf = (self: string, members: readonly string[]): number =>
   1 + members.indexOf(self) / Math.max(2, members.length / 8)
 
-/** Whether a roster was decided by those who knew the roster `own`: it, or an earlier one, had to agree. */
+/** Tells whether a roster was decided by those who knew the roster `own`: it, or an earlier one, had to agree. */
 export const follows = (next: Roster, own: Roster): boolean =>
   next.before.some(({ ballot }) => ballot <= own.ballot)
 
-/** Whether those who are `here` may continue where half of a roster is here, and `first` were the first to say so. `dead`: for sure. */
+/** Tells whether those who are `here` may continue where half of a roster is here, and `first` were the first to say so. `dead`: for sure. */
 export const winsHalf = (
   here: readonly string[],
   first: readonly string[],

@@ -57,7 +57,7 @@ export class SlowMembers {
     return this.#view.isRunning ? this.#view.roster!.members : []
   }
 
-  /** Whether the bytes of the newest step take longer than they may. */
+  /** True if the bytes of the newest step take longer than they may. */
   get #isHeldUp(): boolean {
     const pace = this.#pace()
     return pace !== undefined && pace.newestStepMs - pace.restMs > pace.limitMs(pace.restMs)
@@ -172,7 +172,7 @@ export class SlowMembers {
     if (others[0] === options.self) this.#leaveOut(new Set(this.#named))
   }
 
-  /** Whether it is on the machine of the one that was waited for, and this member is not. */
+  /** Tells whether it is on the machine of the one that was waited for, and this member is not. */
   #isBeside(id: string): boolean {
     const [awaited] = this.#takesMs.keys()
     const { machineOf = () => undefined, self } = this.#view.options

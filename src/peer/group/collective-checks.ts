@@ -43,7 +43,7 @@ export interface CalledGroup {
   readonly deadlineMs: number
 }
 
-/** Whether it is a whole number of at least 0: for `checkNumber`. */
+/** Tells whether it is a whole number of at least 0: for `checkNumber`. */
 export const isWhole = (value: number): boolean => Number.isSafeInteger(value) && value >= 0
 
 /** errors: `config.invalid` for an unknown option, and for a value that it cannot have. */

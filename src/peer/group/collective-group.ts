@@ -51,7 +51,7 @@ export class CollectiveGroup {
   readonly epoch: number
   /** Global rank of each rank of the group. */
   readonly ranks: readonly number[]
-  /** Whether every pair of its ranks is linked; otherwise they are linked in a ring. */
+  /** True if every pair of its ranks is linked; otherwise they are linked in a ring. */
   readonly isFullyLinked: boolean
   /** Machine of each rank of the group, or undefined if unknown. The same on all ranks. */
   readonly machines: readonly number[] | undefined

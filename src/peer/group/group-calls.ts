@@ -55,7 +55,7 @@ export const secondHalf = ({ sequence }: Turn): Turn => ({ sequence, bucket: cou
 
 /** The calls of one rank on one group. */
 export class GroupCalls {
-  /** Whether the group has been destroyed, so that all calls are refused. */
+  /** True if the group has been destroyed, so that all calls are refused. */
   isRetired = false
   private readonly group: CalledGroup
   private readonly membership: Membership

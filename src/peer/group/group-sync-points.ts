@@ -20,7 +20,7 @@ export interface StepGroup {
 /** A group that meets in the middle of steps. */
 interface SyncPointGroup {
   readonly group: CollectiveGroup
-  /** Whether programs meet in it: what one rank alone traces, as to look for anomalies, must not count its steps. */
+  /** True if programs meet in it: what one rank alone traces, as to look for anomalies, must not count its steps. */
   isExpected: boolean
   /** In the step under way. */
   sequence: number

@@ -143,7 +143,7 @@ export class LaneLink extends LinkBase {
 
 interface Lane {
   link: Link
-  /** Whether it has carried a message in either direction. */
+  /** True if it has carried a message in either direction. */
   isUsed: boolean
 }
 

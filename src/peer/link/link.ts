@@ -36,7 +36,7 @@ export function sumStats(all: Iterable<LinkStats>): LinkStats {
 /** A connection between two ranks: ordered, reliable, and carrying whole binary messages. */
 export interface Link {
   readonly kind: LinkKind
-  /** Whether `send(..., true)` transfers the buffer instead of copying it; callers then allocate a buffer for each message. */
+  /** True if `send(..., true)` transfers the buffer instead of copying it; callers then allocate a buffer for each message. */
   readonly transfers?: boolean
   /** Number of lanes (lanes.ts), default 1. A session's window is that many times larger. */
   readonly laneCount?: number

@@ -24,7 +24,7 @@ export interface Signature {
 /** Signs for one life, and checks what others have signed. */
 export interface Signer {
   sign(text: string): Promise<Signature>
-  /** Whether that life has signed this text. */
+  /** Tells whether that life has signed this text. */
   verify(life: string, text: string, signed: Signature): Promise<boolean>
 }
 

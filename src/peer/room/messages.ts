@@ -77,7 +77,7 @@ export const serverFactsPath = '/server.json'
 export const serverFactsSchema = v.object({
   /** The addresses of the page for other machines; empty when it is served to this one alone. */
   lanUrls: v.array(v.pipe(v.string(), v.url())),
-  /** Whether the host of a room lets each newcomer in. */
+  /** True if the host of a room lets each newcomer in. */
   asks: v.boolean(),
   /** Where the server has a data folder; null when it has none. */
   data: v.nullable(v.string()),
@@ -383,7 +383,7 @@ export const clientMessageSchema = v.variant('type', [
   v.strictObject({
     type: v.literal('start'),
     settings: json(limits.settingsBytes),
-    /** Whether the run continues when a rank is lost, and admits newcomers. Default false. */
+    /** True if the run continues when a rank is lost, and admits newcomers. Default false. */
     isElastic: v.optional(v.boolean()),
   }),
   v.strictObject({
@@ -478,7 +478,7 @@ export const serverMessageSchema = v.variant('type', [
     type: v.literal('welcome'),
     id: memberIdSchema,
     room: roomIdSchema,
-    /** Whether this server relays links. */
+    /** True if this server relays links. */
     relay: v.optional(v.boolean()),
   }),
   v.object({ type: v.literal('relayed') }),

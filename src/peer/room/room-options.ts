@@ -34,7 +34,7 @@ export interface RoomOptions {
    * same for all its ranks. Default: a member's own, drawn for this connection.
    */
   hostToken?: string
-  /** Whether this member is a rank of a tab of which another one may be the host. Default false. */
+  /** True if this member is a rank of a tab of which another one may be the host. Default false. */
   isFurther?: boolean
   /** For a server that makes rooms only for people who have its key. */
   roomKey?: string

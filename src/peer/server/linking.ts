@@ -23,7 +23,7 @@ export interface Member {
   connectionId: string | null
   /** For the server alone: what it came with to be known by when it comes again. The ranks of a tab have the same. */
   readonly token: string | null
-  /** Whether another rank of its tab is the one to be the maker. */
+  /** True if another rank of its tab is the one to be the maker. */
   readonly isFurther: boolean
   /** Of its boxes between runs. */
   readonly reaches: TokenBucket

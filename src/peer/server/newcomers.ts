@@ -16,7 +16,7 @@ export interface BegunRun {
   readonly key: string
   readonly settings: JsonValue
   ranks(): readonly Member[]
-  /** Whether the member is to get links: it has none from a rank that it has or had, and is in no other run. */
+  /** Tells whether the member is to get links: it has none from a rank that it has or had, and is in no other run. */
   isFree(member: Member): boolean
   /** Ranks may still come back that newcomers are to be linked to. */
   isGathering(): boolean

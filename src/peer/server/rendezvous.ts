@@ -36,11 +36,11 @@ export interface RendezvousHost {
   close(connectionId: string, text: string): void
   /** True when `proof` is HMAC-SHA-256 over `proofText(room, nonce)` under `authKey`; all but `room` in hex. */
   verify(authKey: string, room: string, nonce: string, proof: string): boolean
-  /** Whether this room may be made under this key; absent: any may. */
+  /** Tells whether this room may be made under this key; absent: any may. */
   mayCreate?(room: string, authKey: string): boolean
-  /** Whether `proof` is the HMAC of `roomKeyText(room, nonce)` under the server's room key; absent: no key is needed to make rooms. */
+  /** Tells whether `proof` is the HMAC of `roomKeyText(room, nonce)` under the server's room key; absent: no key is needed to make rooms. */
   isRoomKey?(room: string, nonce: string, proof: string): boolean
-  /** Whether the maker of a room lets each newcomer in; default: who has the key is in. */
+  /** True if the maker of a room lets each newcomer in; default: who has the key is in. */
   asks?: boolean
   /** ICE servers for one connection, made for each call; default none. */
   iceServers?(connectionId: string): IceServer[]
@@ -352,7 +352,7 @@ export class Rendezvous {
     this.admit(connection, room, message)
   }
 
-  /** Whether the server wants no key, or got the right one; otherwise it refuses the connection. */
+  /** Tells whether the server wants no key, or got the right one; otherwise it refuses the connection. */
   private hasRoomKey(connection: Connection, { room, keyProof }: MessageOf<'create'>): boolean {
     if (!this.host.isRoomKey) return true
     if (keyProof === undefined) {

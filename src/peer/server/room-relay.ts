@@ -83,7 +83,7 @@ export class RoomRelay {
     return this.ends.has(connectionId)
   }
 
-  /** Whether nothing can be heard from this end, because it is not read. */
+  /** Tells whether nothing can be heard from this end, because it is not read. */
   isPaused(connectionId: string): boolean {
     return (this.ends.get(connectionId)?.holds.size ?? 0) > 0
   }

@@ -127,12 +127,12 @@ export class RoomRun {
     return this.ranks.indexOf(member)
   }
 
-  /** Whether the member stays in the run when its socket ends without a bye: the others wait for something of it. */
+  /** Tells whether the member stays in the run when its socket ends without a bye: the others wait for something of it. */
   keepsDetached(member: Member): boolean {
     return this.state === 'running' && this.key === null && this.isOwed(member)
   }
 
-  /** Whether the member is in another elastic run than the room's. */
+  /** Tells whether the member is in another elastic run than the room's. */
   isElsewhere({ cameInRun }: Member): boolean {
     return cameInRun !== undefined && cameInRun !== this.key
   }
@@ -212,7 +212,7 @@ export class RoomRun {
     if (this.elastic) this.setRanks()
   }
 
-  /** Whether who shows this token may be the member with that id: nobody else takes the seat of one that is in the run. */
+  /** Tells whether who shows this token may be the member with that id: nobody else takes the seat of one that is in the run. */
   maySit(id: string, token: string | null): boolean {
     const own = (this.elastic ?? this.away)?.seats.get(id)
     return own === undefined || (token !== null && own === token)
@@ -443,13 +443,13 @@ export class RoomRun {
     if (!received.mayBeAhead) this.elastic?.halves.heard(id)
   }
 
-  /** Whether members still bring a run that this server has taken over: it takes what it gets. */
+  /** True if members still bring a run that this server has taken over: it takes what it gets. */
   private get isTaking(): boolean {
     const { elastic, room } = this
     return elastic !== null && room.env.now() < elastic.gatherUntilMs
   }
 
-  /** Whether the run waits for ranks that may come back. */
+  /** True if the run waits for ranks that may come back. */
   private get isGathering(): boolean {
     return this.isTaking && this.ranks.length < this.elastic!.order.length
   }

@@ -136,7 +136,7 @@ export class Room {
     return this.guests.size
   }
 
-  /** Whether nobody is here: the room is over. */
+  /** True if nobody is here: the room is over. */
   get isEmpty(): boolean {
     const isRelaying = this.relay !== null && this.relay.size > 0
     return this.guests.size === 0 && !isRelaying && !this.members.some((one) => one.connectionId)
@@ -222,7 +222,7 @@ export class Room {
     return this.seatOf(token, again)?.connectionId ?? undefined
   }
 
-  /** Whether the maker has to let in who comes with this token: not where a rank of its tab has been here, nor where nobody is. */
+  /** Tells whether the maker has to let in who comes with this token: not where a rank of its tab has been here, nor where nobody is. */
   mustAsk(token: string | undefined): boolean {
     const isKnown = token !== undefined && this.known.has(token)
     return !isKnown && this.members.some((one) => one.connectionId)

@@ -223,7 +223,7 @@ export class Session {
 
   // Sending
 
-  /** Whether a DATA frame of `payloadBytes` may go now: credit is there, and room in the link. */
+  /** Tells whether a DATA frame of `payloadBytes` may go now: credit is there, and room in the link. */
   hasRoom(payloadBytes: number): boolean {
     if (!this.isReady || this.isByeSent) return false
     return this.sendWindow.hasRoom(headerBytes + payloadBytes) && this.link.room() > 0

@@ -167,7 +167,7 @@ class Calling {
   #way: LobbyWay | null = null
   #tripsMs: number[] = []
   #failures = 0
-  /** Whether the other side has answered this call, and any at all. */
+  /** True if the other side has answered this call, and any at all. */
   #isHeard = false
   #wasHeard = true
   #cancel: () => void

@@ -40,7 +40,7 @@ export interface RoomListener {
 
 /** What brings a member back into its room when its connection has ended. */
 export interface Reconnecting {
-  /** Whether it is tried, until `bye` or a refusal that will not pass. Default false: the connection's end is the last word. */
+  /** True if it is tried, until `bye` or a refusal that will not pass. Default false: the connection's end is the last word. */
   reconnects?: boolean
   /** The elastic run that this member is in, for a server that does not know it; null for none. */
   runNow?: () => RunNow | null
@@ -79,7 +79,7 @@ export class RoomConnection {
   }[] = []
   /** Round trips under way, the oldest first: when each began, and whom to tell. */
   private readonly pinging: { sinceMs: number; resolve: (ms: number) => void }[] = []
-  /** Whether the server relays links; known once `open` has resolved. */
+  /** True if the server relays links; known once `open` has resolved. */
   hasRelay = false
   private socket: SocketLike | null = null
   /** By which the server knows this member when it comes back, and its relayed links; absent for a guest. */

@@ -128,12 +128,12 @@ export class SignalClient {
     return this.connection.token
   }
 
-  /** Whether the connection is up, and this member in its room. */
+  /** True if the connection is up, and this member in its room. */
   get isInside(): boolean {
     return this.connection.isInside
   }
 
-  /** Whether the server relays links; known once `open` has resolved. */
+  /** True if the server relays links; known once `open` has resolved. */
   get hasRelay(): boolean {
     return this.connection.hasRelay
   }

@@ -69,7 +69,7 @@ export class WebSocketStore extends TimedStore implements Store {
     return store
   }
 
-  /** Whether the server also relays links. */
+  /** True if the server also relays links. */
   get hasRelay(): boolean {
     return this.connection.hasRelay
   }

@@ -52,12 +52,12 @@ export class LostSteps {
     return this.#examined === suspect ? undefined : Math.max(suspect - 2, this.#leftOutAt)
   }
 
-  /** Whether it is the suspect step or the one before, which may hide the cause. */
+  /** Tells whether it is the suspect step or the one before, which may hide the cause. */
   isSuspect(step: number): boolean {
     return step === this.suspect || step + 1 === this.suspect
   }
 
-  /** Whether `find` must be asked before the step. */
+  /** Tells whether `find` must be asked before the step. */
   mayLose(step: number): boolean {
     return this.isSuspect(step) || this.#blamed !== undefined
   }

@@ -25,7 +25,7 @@ export class Pause {
     this.#env = env
   }
 
-  /** Whether this rank asks for a pause, or for one that goes on to stay. */
+  /** True if this rank asks for a pause, or for one that goes on to stay. */
   get isAsked(): boolean {
     return this.#isAsked
   }

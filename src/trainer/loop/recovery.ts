@@ -26,14 +26,14 @@ const minProgress = 5
 
 const lostCode: ErrorCode = 'gpu.lost'
 
-/** Whether a group ended because a rank lost its device: then all ranks meet again. */
+/** Tells whether a group ended because a rank lost its device: then all ranks meet again. */
 export const isLoss = (error: PeerError | undefined): boolean => error?.code === lostCode
 
-/** Whether a group ended because a link between two ranks lost or changed frames. */
+/** Tells whether a group ended because a link between two ranks lost or changed frames. */
 const isLinkBroken = (error: unknown): boolean =>
   error instanceof PeerError && error.code === 'peer.protocol'
 
-/** Whether a group ended because a rank went, fell silent, or has a broken link. */
+/** Tells whether a group ended because a rank went, fell silent, or has a broken link. */
 export const isRankLost = (error: unknown): boolean =>
   isLinkBroken(error) ||
   (error instanceof PeerError && (error.code === 'peer.lost' || error.code === 'peer.timeout'))
@@ -59,7 +59,7 @@ export interface RecoveryOptions {
    * An error after that is for the caller to make known in the group that this gave.
    */
   readonly regroup?: (ended: ProcessGroup) => Promise<ProcessGroup>
-  /** Whether the group that follows may have other ranks: then a lost rank does not end the run. Default: the same ranks meet again. */
+  /** True if the group that follows may have other ranks: then a lost rank does not end the run. Default: the same ranks meet again. */
   readonly isElastic?: boolean
   /** Of an elastic run with `exact`: ranks that hold other states meet again, and take that of most. Default: such a difference ends the run. */
   readonly isExact?: boolean
@@ -281,7 +281,7 @@ export class Recovery {
     return Promise.race([runtime.gpu.lost, this.#later(lossWordMs)])
   }
 
-  /** Whether the device is lost, without an error: one that works answers, and has then done all that it was given. */
+  /** Tells whether the device is lost, without an error: one that works answers, and has then done all that it was given. */
   async #isGone(runtime: AnyRuntime): Promise<boolean> {
     if (!('gpu' in runtime)) return false
     const { lost, queue } = runtime.gpu

@@ -23,7 +23,7 @@ const isPlain = v.check((name: string) => plainName(name) === name)
 export const bitsSchema = v.strictObject({
   who: v.strictObject({ id: nameSchema, name: v.pipe(nameSchema, isPlain) }),
   proof: strictProof,
-  /** Whether its device computes the same bits on every machine. */
+  /** True if its device computes the same bits on every machine. */
   isPortable: v.optional(v.boolean()),
   /** What the run began with, where the rank knows that. */
   known: v.optional(strictProof),
@@ -45,7 +45,7 @@ export interface Proved {
   readonly proof: BitProof
 }
 
-/** Whether the ranks of an exact run compute the bits that it began with. */
+/** Checks whether the ranks of an exact run compute the bits that it began with. */
 export class RunBits {
   readonly #log: RunLog
   readonly #onEvent: (event: RunEvent) => void
@@ -108,7 +108,7 @@ export class RunBits {
     this.#before = bits.find(({ lasting }) => lasting)?.lasting
   }
 
-  /** Whether ranks can compute each other's gradients to the bit. */
+  /** True if ranks can compute each other's gradients to the bit. */
   get areChecked(): boolean {
     const bits = this.#bits
     return bits.length > 1 && !this.#unlike && bits.every(({ isPortable }) => isPortable)

@@ -30,7 +30,7 @@ interface Report {
   readonly isQuick: boolean
 }
 
-/** Whether a measurement can be of a group of that size: it names the machines of all its ranks, or none. */
+/** Tells whether a measurement can be of a group of that size: it names the machines of all its ranks, or none. */
 const isOf = (size: number, links: Pick<LinkMeasurement, 'choice'> | undefined): boolean =>
   (links?.choice.machines ?? { length: size }).length === size
 

@@ -26,7 +26,7 @@ export interface Settled {
   readonly wentBackTo: number
   /** The rank that has what a person gave, where another lacks it. */
   readonly giver: number | undefined
-  /** Whether the run has had other ranks than those that began it. */
+  /** True if the run has had other ranks than those that began it. */
   readonly hasOtherRanks: boolean
   /** Of an exact run: ranks held other states of that step. */
   readonly differed?: StatesDiffered
@@ -37,7 +37,7 @@ export interface Settled {
 /** What a rank brings besides the states that it has kept. */
 export interface Brought
   extends Pick<Settled, 'suspect' | 'losses' | 'wentBackTo' | 'hasOtherRanks'> {
-  /** Whether it has what a person gave. */
+  /** True if it has what a person gave. */
   readonly hasGiven: boolean
   /** How many times in a row the ranks went back by its device or its state. */
   readonly faults: number
@@ -136,7 +136,7 @@ export async function synchronizeStates(
   }
 }
 
-/** Whether a rank had another state than most. */
+/** Tells whether a rank had another state than most. */
 const isAtFault = (differed: StatesDiffered | undefined, rank: number, size: number): boolean =>
   differed !== undefined && 2 * differed.ranks.length < size && differed.ranks.includes(rank)
 

@@ -58,10 +58,10 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
   readonly self?: RankName
   /** What `warmUp` has given. */
   readonly warm?: WarmedUp
-  /** Whether the run is on already: this rank gets its state, and what a person gave, from the others. Default false. */
+  /** True if the run is on already: this rank gets its state, and what a person gave, from the others. Default false. */
   readonly joins?: boolean
   /**
-   * Whether this rank's first group follows one that ended before this rank was in it, while others may have been: it meets them first, as a rank
+   * True if this rank's first group follows one that ended before this rank was in it, while others may have been: it meets them first, as a rank
    * that joins does. Default false.
    */
   readonly synchronizesFirst?: boolean
@@ -104,7 +104,7 @@ export class Trainer {
   #data: TaskData | undefined
   /** Not those with which the run began. */
   #hasOtherRanks: boolean
-  /** Whether this rank has what the others have kept. */
+  /** True if this rank has what the others have kept. */
   #isSynchronized: boolean
   /** What a person gave, where the run trains on it. */
   #given: Uint8Array<ArrayBuffer> | null = null
@@ -196,7 +196,7 @@ export class Trainer {
     }
   }
 
-  /** Whether `run` has failed by what this rank alone has, such as its device: the run continues without it. */
+  /** True if `run` has failed by what this rank alone has, such as its device: the run continues without it. */
   get leavesAlone(): boolean {
     return this.#leavesAlone
   }

@@ -40,7 +40,7 @@ export interface LoopOptions {
   readonly onEvent: (event: RunEvent) => void
   /** Ends the run with its reason at the next step. */
   readonly signal?: AbortSignal
-  /** Whether the run continues without ranks that are lost. */
+  /** True if the run continues without ranks that are lost. */
   readonly isElastic?: boolean
   /** For tests. Default: that of `KeepPace`. */
   readonly keepAfterMs?: number
@@ -65,7 +65,7 @@ export interface Attempt {
   readonly deviceBytes: () => number | null
   /** Where it goes on from. */
   readonly first: Progress
-  /** Whether an attempt before may have ended between that step and what follows it; the same on all ranks. */
+  /** True if an attempt before may have ended between that step and what follows it; the same on all ranks. */
   readonly mayLackWhatFollows: boolean
   /** Keeps the state where the run could go on from; between steps. */
   keep(progress: Progress): Promise<void>
@@ -107,7 +107,7 @@ export class TrainingLoop {
   readonly #queries: ModelQueries
   readonly #saves: Saves
   readonly #pace: Pace
-  /** Whether all ranks are to continue in another group after the next step; it counts on rank 0. */
+  /** True if all ranks are to continue in another group after the next step; it counts on rank 0. */
   isRegroupAsked = false
   /** Of the newest steps, a mean; 0 before the first. */
   stepMs = 0
@@ -141,7 +141,7 @@ export class TrainingLoop {
     return Math.max(this.#lastStepMs, sinceMs)
   }
 
-  /** Whether this rank has taken no step yet. */
+  /** True if this rank has taken no step yet. */
   get isBeforeFirstStep(): boolean {
     return this.#reportedStep === 0
   }
@@ -392,7 +392,7 @@ export class TrainingLoop {
     return async () => requestsIn((await received).reduce((sum, word) => sum + word, 0))
   }
 
-  /** Whether it is time to keep a state, for ranks that may lose another. With `exact` they keep one when that happens. */
+  /** True if it is time to keep a state, for ranks that may lose another. With `exact` they keep one when that happens. */
   get #wantsToKeep(): boolean {
     const { isElastic = false, config } = this.#options
     return isElastic && !config.exact && this.#keepPace.isDue(performance.now())

@@ -140,7 +140,7 @@ export async function addToShelf(
   return { ...found, name }
 }
 
-/** Whether it is a file of that kind at all, with a tree of states or without. */
+/** Tells whether it is a file of that kind at all, with a tree of states or without. */
 function isSafetensors(file: Uint8Array): boolean {
   try {
     return !('tabring' in readSafetensors(file, 'file').metadata)

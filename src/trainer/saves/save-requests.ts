@@ -77,7 +77,7 @@ export class Saves {
     this.#dueMs = this.#options.now() + everyMs
   }
 
-  /** Whether this rank wants a save behind the step that begins. */
+  /** True if this rank wants a save behind the step that begins. */
   get isWanted(): boolean {
     return this.#waiting.length > 0 || this.#options.now() >= this.#dueMs
   }

@@ -26,7 +26,7 @@ export type TrainConfigInput = Partial<v.InferInput<typeof trainConfigSchema>>
 export const totalStepsOf = ({ steps, epochs, batchSize }: TrainConfig, samples: number): number =>
   steps ?? epochs * stepsPerEpoch(samples, batchSize)
 
-/** Whether a rank receives the gradients of each other one, and not only their sums or parts of a model. */
+/** Tells whether a rank receives the gradients of each other one, and not only their sums or parts of a model. */
 export const seesEachRank = ({
   exact,
   parallel,
@@ -34,11 +34,11 @@ export const seesEachRank = ({
 }: Pick<TrainConfig, 'exact' | 'parallel' | 'strategy'>): boolean =>
   !exact && parallel === 'dp' && strategy === 'ddp'
 
-/** Whether ranks may save a run when they want to. Replicas that differ are no one run. */
+/** Tells whether ranks may save a run when they want to. Replicas that differ are no one run. */
 export const canBeSaved = ({ saves, strategy }: Pick<TrainConfig, 'saves' | 'strategy'>): boolean =>
   saves !== 'none' && strategy !== 'alone'
 
-/** Whether a run continues with other ranks: it was asked to, and each rank has the whole of one model. */
+/** Tells whether a run continues with other ranks: it was asked to, and each rank has the whole of one model. */
 export const isElastic = ({
   elastic,
   parallel,

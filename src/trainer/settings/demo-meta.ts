@@ -53,7 +53,7 @@ export interface Expectation {
   readonly withinSteps: number
 }
 
-/** Whether `value` is better than `best`; NaN, and what is infinite, stands for none yet. */
+/** Tells whether `value` is better than `best`; NaN, and what is infinite, stands for none yet. */
 export const isBetter = ({ better }: Metric, value: number, best: number): boolean =>
   !Number.isFinite(best) || (better === 'higher' ? value > best : value < best)
 

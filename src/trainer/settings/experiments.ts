@@ -22,7 +22,7 @@ export interface Experiments {
   readonly metas: Readonly<Record<string, DemoMeta>>
   /** The demo of settings that name none. */
   readonly first: string
-  /** Whether a demo has this name. */
+  /** Tells whether a demo has this name. */
   has(demo: string): boolean
   /** What is known of the demo that some settings name. errors: `config.invalid` for one that there is not. */
   metaOf(demo?: string): DemoMeta

@@ -38,18 +38,18 @@ export interface SettingRow {
   readonly isBasic?: boolean
   /** The page's default as the form has it, where it is another than the schema's. */
   readonly onPage?: (demo: OfDemo) => string
-  /** Whether the form keeps it when another demo is chosen. */
+  /** True if the form keeps it when another demo is chosen. */
   readonly outlivesDemo?: boolean
   /**
    * In a run that resumes from a checkpoint. `same`: refused unless it is the saved run's. `own`: the form keeps its own, since it changes
    * nothing in a step but roundings. Neither: the form takes the saved run's, and a person may change it.
    */
   readonly onResume?: 'same' | 'own'
-  /** Whether a demo's expected result holds with any value, as it does where `onResume` is `own`. */
+  /** True if a demo's expected result holds with any value, as it does where `onResume` is `own`. */
   readonly keepsResult?: boolean
   /** What it is not available with. */
   readonly refusedWith?: readonly ConflictName[]
-  /** Whether a value asks for something. Default: any but the schema's default and an empty text. */
+  /** Tells whether a value asks for something. Default: any but the schema's default and an empty text. */
   readonly asks?: (value: unknown) => boolean
   /** Another setting with or without which this one has no effect, as `steps` or `strategy=alone`: why, and how the command's error ends. */
   readonly idle?: { readonly why: string; readonly remedy?: string } & (

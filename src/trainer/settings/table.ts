@@ -289,7 +289,7 @@ export const rows = {
     help: 'compare the parameters of all ranks every n steps',
     doc: "compares the ranks' parameters every N steps",
   }),
-  /** Whether the run continues when a rank is lost, and admits newcomers, where it `isElastic`. */
+  /** True if the run continues when a rank is lost, and admits newcomers, where it `isElastic`. */
   elastic: setting({
     schema: v.optional(v.boolean(), true),
     label: 'Continue without lost tabs',
@@ -298,7 +298,7 @@ export const rows = {
     help: 'end when a tab is lost, instead of continuing without it while another one joins',
     doc: 'the run continues when a tab is lost, and admits tabs that open the link; with `parallel=dp` and `strategy=ddp`; `false`: a lost tab ends it',
   }),
-  /** Whether the result is the same bits on any number of ranks: `ddp/exact`. */
+  /** True if the result is the same bits on any number of ranks: `ddp/exact`. */
   exact: setting({
     schema: v.optional(v.boolean(), false),
     label: 'Same bits on any tabs',

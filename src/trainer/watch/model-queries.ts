@@ -22,7 +22,7 @@ export interface Queried extends Omit<QueryContext, 'program' | 'stateDict' | 'c
   readonly runtime: AnyRuntime
   /** Without anything that exchanges: each rank looks by itself. */
   readonly model: Module
-  /** Whether this rank has the whole model. */
+  /** True if this rank has the whole model. */
   readonly isWhole: boolean
 }
 

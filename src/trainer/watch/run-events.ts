@@ -198,7 +198,7 @@ export type RunEvent =
       rank: number
     }
   | {
-      /** Whether others train on cannot be known for sure, or steps are lost: a person decides. Emitted by the ranks that wait. */
+      /** It is not known for sure whether others train on, or steps are lost: a person decides. Emitted by the ranks that wait. */
       event: 'undecided'
       /** Members that have not answered or are dead, by id. Null: that is over. */
       missing: readonly string[] | null

@@ -112,7 +112,7 @@ const areNumbers = (value: unknown, count: number) =>
 const areNumbersOrNull = (value: unknown, count: number) =>
   Array.isArray(value) && value.length === count && value.every(isNumberOrNull)
 
-/** Whether a rank of a group of that size may say that of a step. */
+/** Tells whether a rank of a group of that size may say that of a step. */
 export function isPackedSample(received: unknown, size: number): received is PackedSample {
   if (!Array.isArray(received) || received.length !== 8) return false
   const [step, beganMs, totalTicks, spans, readMs, link, sentTo, memory] = received

@@ -9,7 +9,7 @@ import type { Scratch } from './variables.ts'
 import type { Writer } from './writer.ts'
 
 interface Around {
-  /** Whether a barrier may follow what is being written, in a later statement or turn. */
+  /** True if a barrier may follow what is being written, in a later statement or turn. */
   readonly hasBarrierAfter: boolean
   readonly end: Label
   readonly result?: Place

@@ -1,6 +1,6 @@
 import type { Statement } from '../wgsl/syntax.ts'
 
-/** Whether a statement may return from its function. */
+/** Tells whether a statement may return from its function. */
 export const hasReturn = (one: Statement): boolean => {
   switch (one.kind) {
     case 'return':
@@ -15,7 +15,7 @@ export const hasReturn = (one: Statement): boolean => {
   }
 }
 
-/** Whether it may jump out of itself. */
+/** Tells whether it may jump out of itself. */
 export const jumpsOut = (one: Statement, isInLoop = false): boolean => {
   switch (one.kind) {
     case 'return':

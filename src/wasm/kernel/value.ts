@@ -25,7 +25,7 @@ export class Values {
     this.lanes = lanes
   }
 
-  /** Whether the four words of such a value are one part. */
+  /** Tells whether the four words of such a value are one part. */
   isPacked(type: Type): boolean {
     return this.lanes === 1 && type.kind === 'vector' && type.size === laneCount
   }

@@ -67,7 +67,7 @@ export abstract class Variables {
   protected counter: Place | undefined
   /** The number of the invocation in its workgroup, or the first of four. */
   invocation: Part = constant(0)
-  /** Whether anything has been written to memory. */
+  /** True if anything has been written to memory. */
   hasStored = false
 
   constructor({ code, lanes, findings, scratch, scratchBase, global }: WriterOptions) {
@@ -168,7 +168,7 @@ export abstract class Variables {
     return { kind: 'locals', type, locals, key, first: 0, mask: this.mask }
   }
 
-  /** Whether that part of an array or struct is a packed vector. */
+  /** Tells whether that part of an array or struct is a packed vector. */
   #isPackedPart(type: Type, at: number): boolean {
     if (type.kind === 'array') {
       const count = this.values.partCount(type.of)
