@@ -1,5 +1,5 @@
 /**
- * What a collective is called, and what ranks must agree on before a byte of it is written.
+ * Name of a collective, and what ranks must agree on before a byte of it is written.
  *
  * Map: the table of operations - buckets, keys and names - announcements and their comparison.
  */
@@ -50,7 +50,7 @@ const isPart = (operation: string, label: string): boolean => label !== '' && la
 export const isLabel = (label: string): boolean =>
   label.length <= labelBytes && /^[ -~]*$/.test(label)
 
-/** What tells one collective from another, in a group. `pair`: sender and receiver of a message between two. */
+/** Key that distinguishes the collectives of a group. `pair`: sender and receiver of a message between two. */
 export interface CollectiveKey {
   readonly group: number
   readonly kind: number
@@ -88,7 +88,7 @@ export const layoutHash = (machines: readonly number[] | undefined): number =>
     ? machines.reduce((hash, one) => Math.imul(hash ^ (one + 1), 16_777_619), 2_166_136_261) >>> 0
     : 0
 
-/** What START says about a collective. */
+/** Contents of START about a collective. */
 export interface Announcement {
   kind: number
   fingerprint: Fingerprint

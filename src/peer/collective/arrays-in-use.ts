@@ -5,7 +5,7 @@
  * order wait in one order.
  */
 
-/** What a call reads and writes: arrays, by their bytes, and tensors. */
+/** Memory that a call reads and writes: arrays, by their bytes, and tensors. */
 export interface Uses {
   readonly reads: readonly object[]
   readonly writes: readonly object[]

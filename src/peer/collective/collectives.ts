@@ -84,7 +84,7 @@ export interface CollectiveOptions {
   /** Replaces the group's `choice` for this collective; the same on all ranks. */
   choice?: AlgorithmChoice | undefined
   /**
-   * What the collective is for, such as the name of a function that runs several. Ranks compare it, and errors show it. At most 32 ASCII
+   * Purpose of the collective, such as the name of a function that runs several. Ranks compare it, and errors show it. At most 32 ASCII
    * characters.
    */
   label?: string | undefined
@@ -107,7 +107,7 @@ export interface Launch {
   place: GroupPlace
   /** In the group's ranks. */
   plan: Plan
-  /** What is sent; default: `buffer`. */
+  /** Array that is sent; default: `buffer`. */
   input?: ElementArray | undefined
   buffer: ElementArray
   /** On which ranks must agree. */

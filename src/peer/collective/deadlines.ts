@@ -9,7 +9,7 @@ export interface Timed {
 
 export interface DeadlinesOptions<T extends Timed> {
   env: Env
-  /** What is waiting now, oldest first. */
+  /** Returns those that wait now, oldest first. */
   waiting: () => readonly T[]
   /** `late` has stood still for `waitedMs`, and is ended: it waits no more. */
   onlate: (late: T, waitedMs: number) => void

@@ -1,5 +1,5 @@
 /**
- * What collectives carry: the element types, how two of them are combined, and how they lie in a message.
+ * Elements of collectives: the types, how two of them are combined, and how they lie in a message.
  *
  * Map: types and operations - combining - bytes.
  */

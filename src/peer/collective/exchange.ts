@@ -16,9 +16,9 @@ export interface ExchangeOptions {
   rank: number
   /** How many ranks an average divides by. */
   size: number
-  /** What is sent, unless it has been received. Default: `buffer`. */
+  /** Array that is sent, unless it has been received. Default: `buffer`. */
   input?: ElementArray | undefined
-  /** What is received, and combined. */
+  /** Array that is received into, and combined. */
   buffer: ElementArray
   type: ElementType
   op: ReduceOp
@@ -34,7 +34,7 @@ export interface Segment {
   length: number
 }
 
-/** What there is to do with one other rank. */
+/** Work that is left with one other rank. */
 interface Side {
   readonly sends: number[]
   /** Of `sends`. */
@@ -73,7 +73,7 @@ export class Exchange {
   private readonly ready: Float64Array
   private readonly sent: Float64Array
   private readonly folded: Float64Array
-  /** What was received aside, by receive; a fold may write over what it has combined. */
+  /** Arrays received aside, by receive; a fold may write over what it has combined. */
   private readonly aside: (ElementArray | undefined)[]
   /** Sends that wait for a receive or a fold, by its place. */
   private readonly sendsAfterReceive: number[][]

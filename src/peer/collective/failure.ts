@@ -15,7 +15,7 @@ import { type ErrorCode, endFactsOf, PeerError, RunError } from '../../util/erro
 import type { LinkEnd } from '../link/link.ts'
 import type { AbortRecord } from '../link/wire.ts'
 
-/** What says that a rank or a link is lost or broken; all groups need both. */
+/** Codes that say that a rank or a link is lost or broken; all groups need both. */
 const ofAllGroups: readonly string[] = ['peer.lost', 'peer.protocol'] satisfies ErrorCode[]
 
 /**
@@ -38,10 +38,10 @@ export function recordOf(
 export const withRank = (record: AbortRecord, rank: number): AbortRecord =>
   /\brank \d/.test(record.text) ? record : { ...record, text: `rank ${rank}: ${record.text}` }
 
-/** What the room's server alone says: no rank can have it said in its name. */
+/** Codes that the room's server alone sends: no rank can have it said in its name. */
 const ofServer: readonly string[] = ['peer.removed', 'peer.late'] satisfies ErrorCode[]
 
-/** What ended the epoch or the group, as it reports it. */
+/** Returns the error that ended the epoch or the group, as it reports it. */
 export function epochError(record: AbortRecord, cause?: PeerError): PeerError {
   const { code: given, lost, text } = record
   const code = isErrorCode(given) && !ofServer.includes(given) ? given : 'peer.aborted'
@@ -50,7 +50,7 @@ export function epochError(record: AbortRecord, cause?: PeerError): PeerError {
     : new RunError(code, text, { ranks: [lost] }, { cause })
 }
 
-/** What ended the epoch, as the collective `name` reports it; `cause` is the group's error. */
+/** Returns the error that ended the epoch, as the collective `name` reports it; `cause` is the group's error. */
 export function collectiveError(name: string, record: AbortRecord, cause: PeerError): PeerError {
   const text = without(`${name}: `, record.text)
   const whole = cause.code === 'peer.lost' ? `${text} (${name})` : `${name}: ${text}`
@@ -65,11 +65,11 @@ export function lostText(rank: number, peerRank: number, { why, detail }: LinkEn
   return `rank ${rank} lost rank ${peerRank}: ${how}. Start again without it, or reload all tabs.`
 }
 
-/** What a rank says to those that begin what it has refused, behind the operation's name. */
+/** Text of a rank to those that begin what it has refused, behind the operation's name. */
 export const refusedText = (rank: number, reason: string): string =>
   `rank ${rank} refused this call: ${reason}`
 
-/** What a rank says that stood still itself, in the place of whom it misses or who gave it up; `record` where it did not. */
+/** Returns the record of a rank that stood still itself, in the place of those that it misses or that gave it up; `record` where it did not. */
 export function ownRecord(record: AbortRecord, rank: number, stoodStillMs: number): AbortRecord {
   const isLoss = record.code === 'peer.lost' || record.code === 'peer.timeout'
   if (stoodStillMs === 0 || !isLoss) return record

@@ -38,7 +38,7 @@ export interface GroupOptions {
   onleft?: (() => void) | undefined
 }
 
-/** What a group has sent and received so far. */
+/** Traffic of a group so far. */
 export interface GroupStats {
   payloadBytesSent: number
   payloadBytesReceived: number
@@ -52,7 +52,7 @@ export interface GroupStats {
   links: Map<number, SessionStats>
 }
 
-/** What a membership tells its owner. */
+/** Events of a membership for its owner. */
 export interface MembershipEvents {
   onfailure: (error: PeerError) => void
   onsuspect: (rank: number, isSuspect: boolean, silentMs: number) => void

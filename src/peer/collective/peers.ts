@@ -7,7 +7,7 @@ import { Session } from '../session/session.ts'
 import type { SessionConfig, SessionStats } from '../session/session-config.ts'
 import type { Run } from './pending-collectives.ts'
 
-/** What the sessions tell; see `Session`. */
+/** Events of the sessions; see `Session`. */
 export interface PeerEvents {
   onframe: (session: Session, header: FrameHeader, message: Uint8Array<ArrayBuffer>) => void
   onabort: (session: Session, record: AbortRecord) => void
@@ -78,7 +78,7 @@ export class Peers {
     await Promise.all(this.sessions.map((session) => session.ready))
   }
 
-  /** What START says to all whom it concerns: to the next rank in the ring also how many before this one have begun, as far as it is known. */
+  /** Returns START as it goes to all whom it concerns: to the next rank in the ring also how many before this one have begun, as far as it is known. */
   startOf(run: Run, begun = begunUpTo(run)): FrameStart {
     const { entry, own } = run
     entry.begunSent = begun

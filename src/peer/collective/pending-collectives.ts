@@ -102,7 +102,7 @@ export class Run {
   readonly eagerBytes = new Map<number, number>()
   /** Of `peers`: who has not been sent START. */
   readonly unsent: Set<number>
-  /** What those are sent. */
+  /** START as it was sent to those. */
   start: FrameStart | undefined
   isOver = false
   /** All ranks are known to have begun it: what is awaited now is bytes. */
@@ -273,7 +273,7 @@ export class Entries {
     return { entries, runs }
   }
 
-  /** What stood behind `runs` may move from now on. */
+  /** Removes `runs`; those that stood behind them may move from now on. */
   private remove(runs: readonly Run[], nowMs: number): void {
     this.launched = this.launched.filter((run) => !runs.includes(run))
     for (const other of this.launched)

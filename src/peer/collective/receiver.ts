@@ -38,7 +38,7 @@ export interface ReceiverOptions {
  */
 export class Receiver {
   private readonly options: ReceiverOptions
-  /** What came too early, by rank. units: bytes of whole messages. */
+  /** Messages held because they came too early, by rank. units: bytes of whole messages. */
   readonly heldBytes = new Map<number, number>()
   /** The most that was ever held of one rank. */
   peakHeldBytes = 0

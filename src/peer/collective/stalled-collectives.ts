@@ -1,4 +1,4 @@
-/** What is asked here of a collective that was launched: see Run. */
+/** The part of a launched collective that is read here: see Run. */
 interface Launched {
   readonly launchedMs: number
   readonly launchNumber: number

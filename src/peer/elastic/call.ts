@@ -13,9 +13,9 @@ import {
   type Verdict,
 } from './roster.ts'
 
-/** What a call needs of the member that leads it. */
+/** The part of the member that a call needs, which leads it. */
 export interface Leader {
-  /** What it would answer itself. */
+  /** Returns its own answer. */
   report(): Report
   /** Tells whether it still waits for the answers to that call. */
   leads(ballot: number): boolean

@@ -11,7 +11,7 @@ interface Waiting {
 }
 
 /**
- * What a neighbour has sent and this member has not taken yet: all in order, although it takes a while to check a passed message. Where nothing
+ * Messages of a neighbour that this member has not taken yet: all in order, although it takes a while to check a passed message. Where nothing
  * waits, a message is taken at once.
  */
 export class Inbox {
@@ -32,7 +32,7 @@ export class Inbox {
     return true
   }
 
-  /** What waits is dropped. */
+  /** Drops the messages that wait. */
   clear(): void {
     this.#waiting = []
     this.#bytes = 0

@@ -1,14 +1,14 @@
 import type { Env } from '../../util/env.ts'
 import type { Probe } from './messages.ts'
 
-/** What a step of the run takes now. */
+/** Pace of a run: what a step takes now. */
 export interface StepPace {
-  /** What a step's exchange moves over each link, in each direction. */
+  /** Bytes of a step's exchange over each link, in each direction. */
   readonly bytes: number
   readonly stepMs: number
   /** The step under way, or the one before it, has taken this long. units: ms. */
   readonly newestStepMs: number
-  /** What a step takes without the time for its bytes; NaN before the first of a group. units: ms. */
+  /** Time of a step without that for its bytes; NaN before the first of a group. units: ms. */
   readonly restMs: number
   /** The rank whose bytes are waited for, and what it has sent so far; null where there is none. */
   readonly heldBy: { readonly rank: number; readonly receivedBytes: number } | null
@@ -131,7 +131,7 @@ export class LinkTest {
   }
 }
 
-/** What follows "the connection": how long it takes for a step's exchange, and how long `what` takes. `triedMs`: how long it was measured. units: ms. */
+/** Words after "the connection": how long it takes for a step's exchange, and how long `what` takes. `triedMs`: how long it was measured. units: ms. */
 export const linkWords = (
   takesMs: number,
   what: string,

@@ -14,7 +14,7 @@ import {
 } from './messages.ts'
 import { Passing } from './passing.ts'
 
-/** What the links of a member tell it. */
+/** Events of the links for their member. */
 export interface MemberLinksListener {
   /** Of pings and their answers it hears nothing, nor of what it passes on. */
   heard(from: string, message: ElasticMessage): void
@@ -44,7 +44,7 @@ export class MemberLinks {
   readonly #up = new Set<EpochLinks>()
   /** Those whose other end has said hello. */
   readonly #greeted = new WeakSet<EpochLinks>()
-  /** What those have carried that have ended. */
+  /** Traffic of those that have ended. */
   #past: Promise<LinkStats> = Promise.resolve(sumStats([]))
   readonly #passing: Passing
   /** By id: gives up the wait for an answer. */
@@ -235,7 +235,7 @@ export class MemberLinks {
     this.#sendOver([id], probe)
   }
 
-  /** What that member has sent is not heard any more. */
+  /** Ends the link to a member; nothing from it is received any more. */
   close(id: string, why: string): void {
     this.#inboxes.get(id)?.clear()
     this.#links.get(id)?.close(why)
@@ -248,7 +248,7 @@ export class MemberLinks {
     })
   }
 
-  /** What all have carried so far, those that have ended too. */
+  /** Returns the traffic of all so far, those that have ended too. */
   async stats(): Promise<LinkStats> {
     return sumStats(await Promise.all([this.#past, ...[...this.#up].map((link) => link.stats())]))
   }

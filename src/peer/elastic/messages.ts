@@ -4,7 +4,7 @@ import { messageOf, PeerError } from '../../util/errors.ts'
 import { lastBallot } from '../room/ballots.ts'
 
 /**
- * What the members of an elastic run say to each other, as JSON in control messages of their links (`EpochLinks`).
+ * Messages between the members of an elastic run, as JSON in control messages of their links (`EpochLinks`).
  *
  *   hello   member -> member     who this is: the first message
  *   call    leader -> all        stop, and promise nothing below this ballot
@@ -43,7 +43,7 @@ const roster = v.strictObject({
   isRing: v.boolean(),
 })
 
-/** What others may pass on. */
+/** Messages that others may pass on. */
 const passable = [
   v.strictObject({
     type: v.literal('call'),

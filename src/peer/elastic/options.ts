@@ -51,7 +51,7 @@ export interface ElasticMemberOptions {
   /** The maximum number of members of a roster. */
   readonly max: number
   readonly times?: Partial<ElasticTimes>
-  /** What a step takes, by which newcomers are let in and slow members found; undefined until one has ended. Default: all are let in. */
+  /** Time of a step, by which newcomers are let in and slow members found; undefined until one has ended. Default: all are let in. */
   readonly pace?: (() => StepPace | undefined) | undefined
   /** The machine of a member; undefined where it is not known. Default: of none it is. */
   readonly machineOf?: (id: string) => string | undefined
@@ -76,7 +76,7 @@ export interface Undecided {
   readonly step: number | null
 }
 
-/** What a member of an elastic run reports to its owner. */
+/** Events of a member of an elastic run for its owner. */
 export interface ElasticListener {
   /** The group of the roster must end now: another roster follows. */
   stop(why: string): void
@@ -110,6 +110,6 @@ export interface MemberView {
   readonly isOver: boolean
   /** That member does not count any more, or has no link. */
   lost(id: string): void
-  /** What a call of this member has waited for may be there. */
+  /** Decides again: what a call of this member has waited for may be there. */
   decide(): void
 }

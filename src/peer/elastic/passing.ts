@@ -3,7 +3,7 @@ import type { Signer } from '../room/life-keys.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
 import { inOrder, type PassableMessage, type PassedMessage, signedText } from './messages.ts'
 
-/** What passing on needs of a member's links. */
+/** The part of a member's links that passing on needs. */
 export interface PassingHost {
   readonly env: Env
   readonly self: string

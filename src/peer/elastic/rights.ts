@@ -2,7 +2,7 @@ import { memberOf } from '../room/lives.ts'
 import type { ElasticMessage } from './messages.ts'
 import { follows, hasHalf, type PastRoster, type Roster } from './roster.ts'
 
-/** What the sender of a message is to the member that hears it: nobody says so itself. */
+/** Role of a message's sender for the member that receives it: nobody says so itself. */
 export type Role =
   /** The member whose call this one has promised last. */
   | 'leader'
@@ -14,7 +14,7 @@ export type Role =
 interface Right {
   readonly from: readonly Role[]
   /**
-   * What it costs the others. `end`: no build of this project says it, so the sender's link ends. `drop`: nothing, since it may be in a newer
+   * Its cost for the others. `end`: no build of this project says it, so the sender's link ends. `drop`: nothing, since it may be in a newer
    * roster that this member has not heard of, or in an older one.
    */
   readonly others: 'end' | 'drop'
@@ -42,7 +42,7 @@ export const rights: Readonly<Record<ElasticMessage['type'], Right>> = {
   pass: { from: members, others: 'drop' },
 }
 
-/** What a member knows when it hears a message. */
+/** Knowledge of a member as it receives a message. */
 export interface Hearer {
   readonly self: string
   /** The newest that it has entered; null for one that joins. */

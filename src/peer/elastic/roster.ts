@@ -27,7 +27,7 @@ export interface Roster extends PastRoster {
   readonly isRing: boolean
 }
 
-/** What a member answers to a call. It has promised to take part in no roster below the call's ballot. */
+/** Answer of a member to a call. It has promised to take part in no roster below the call's ballot. */
 export interface Report {
   /** The newest that it has entered; null for a member that has entered none. */
   readonly roster: Roster | null
@@ -89,7 +89,7 @@ function hash16(text: string): number {
   return (hash ^ (hash >>> 16)) & 0xffff
 }
 
-/** What a verdict follows from. */
+/** Grounds of a verdict. */
 export interface Evidence {
   /** One of the members that have answered. */
   readonly leader: string
@@ -153,7 +153,7 @@ export const hasHalf = (
   members.filter((id) => !dead.has(id)).length
 
 /**
- * What the members that have answered may do.
+ * Decides what the members that have answered may do.
  *
  * Only members of the leader's roster are believed.
  */

@@ -180,7 +180,7 @@ export class SlowMembers {
     return machine !== undefined && machine === machineOf(id) && machine !== machineOf(self)
   }
 
-  /** What the link that is waited for has brought since then: frames of a measurement stand behind others in the queue. */
+  /** Rate of the link that is waited for since then: frames of a measurement stand behind others in the queue. */
   get #receivedPerMs(): number {
     const { atMs, receivedBytes } = this.#began
     const bytes = (this.#pace()?.heldBy?.receivedBytes ?? 0) - receivedBytes

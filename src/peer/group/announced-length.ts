@@ -7,7 +7,7 @@ interface AnnouncingGroup {
   abort(error: PeerError): void
 }
 
-/** What one call may make room for on the word of other ranks. units: bytes. */
+/** Maximum that one call allocates on the word of other ranks. units: bytes. */
 export const maxAnnouncedBytes = 2 ** 30
 
 /**

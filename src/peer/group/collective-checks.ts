@@ -1,4 +1,4 @@
-/** What is refused of the calls of a group. */
+/** Refusals of a group's calls. */
 import { clipped } from '../../util/clipped.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { isRecord, quoted } from '../../util/kind-of.ts'
@@ -26,7 +26,7 @@ export interface MessageOptions {
   tag?: number
   /** How long the message may make no progress before it fails. Default: the group's `deadlineMs`. units: ms. */
   deadlineMs?: number
-  /** What errors call it. */
+  /** Name in errors. */
   label?: string
   /** @internal Its number among those of the same partner and tag, from `reserveMessage`. */
   sequence?: number
@@ -134,7 +134,7 @@ export function checkLength(
 export const refuse = (text: string): Promise<never> =>
   Promise.reject(new PeerError('peer.mismatch', text))
 
-/** What a call with a group is refused by that is no more. */
+/** Returns the error of a call with a group that has ended. */
 export const destroyed = (where: string, { ranks }: CalledGroup): TabringError =>
   new TabringError(
     'graph.misuse',

@@ -8,7 +8,7 @@ interface Gathering {
 }
 
 /**
- * What every rank says, in rank order: anything that JSON holds. All ranks call it in the same order; `label` says what for, and ranks compare
+ * Gathers a value of every rank, in rank order: anything that JSON holds. All ranks call it in the same order; `label` says what for, and ranks compare
  * it. `isRight`: whether a rank may say that. It also gets what a hostile rank sends.
  *
  * cost, errors: `allGatherBytes`'; `peer.protocol`, naming the rank, for what is no JSON or not right.

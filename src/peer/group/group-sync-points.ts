@@ -2,7 +2,7 @@ import { TabringError } from '../../util/errors.ts'
 import type { CollectiveOptions } from '../collective/collectives.ts'
 import { CollectiveGroup } from './collective-group.ts'
 
-/** What ranks make of their values, and of which of a step's groups they are. */
+/** Sync point of ranks, and the group of a step that it is of. */
 export interface GroupSyncPoint {
   readonly syncPoint: 'gather' | 'sum' | 'scatter'
   readonly group: number
@@ -70,7 +70,7 @@ export class GroupSyncPoints {
     this.#agreed?.catch(() => undefined)
   }
 
-  /** What the ranks make of their values, see `StepSyncPoints`. errors: the group's. */
+  /** Combines the values of the ranks, see `StepSyncPoints`. errors: the group's. */
   async syncRanks(
     index: number,
     values: Float32Array<ArrayBuffer>,
@@ -86,7 +86,7 @@ export class GroupSyncPoints {
   }
 }
 
-/** What a group's ranks make of their values. errors: the group's. */
+/** Combines the values of a group's ranks. errors: the group's. */
 export async function syncIn(
   group: CollectiveGroup,
   values: Float32Array<ArrayBuffer>,

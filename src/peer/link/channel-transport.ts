@@ -4,7 +4,7 @@ import { PortLink } from './port.ts'
 import { PumpLink, pumpChannel } from './pump.ts'
 import type { RelayPlace } from './relay-link.ts'
 
-/** What a page made for a link: transferred to a worker in the task that made it, or pumped by the page through `port`. */
+/** Transport that a page made for a link: transferred to a worker in the task that made it, or pumped by the page through `port`. */
 export type MadeTransport =
   | { kind: 'channel'; channel: RTCDataChannel }
   | { kind: 'port'; port: MessagePort }
@@ -32,7 +32,7 @@ export function linkOver(transport: MadeTransport): Link {
   }
 }
 
-/** What must be transferred. */
+/** Returns the objects that must be transferred. */
 export function transferOf(transport: Transport): Transferable[] {
   switch (transport.kind) {
     case 'channel':

@@ -2,7 +2,7 @@ import type { Link, LinkEnd, LinkStats } from './link.ts'
 import { LinkBase } from './link-base.ts'
 import { fieldOffset, headerBytes } from './wire.ts'
 
-/** What a room's epochs stay below, so that those that follow on the same links differ from all of them. */
+/** Bound of a room's epochs, so that those that follow on the same links differ from all of them. */
 const stride = 2 ** 16
 
 /** The epoch that follows `epoch` on the same links: the same ranks, after a failure that the links have outlived. */

@@ -1,7 +1,7 @@
 import type { Env } from '../../util/env.ts'
 import type { Link, LinkEnd } from './link.ts'
 
-/** What befalls the messages that a link sends. */
+/** Faults of the messages that a link sends. */
 export interface LinkFaults {
   /** Share of messages that are lost, from 0 to 1. */
   readonly drop: number

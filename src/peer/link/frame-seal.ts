@@ -18,7 +18,7 @@ import { derivation, type RoomLink } from '../room/secret.ts'
 
 /** Random bytes with which each side begins. */
 export const relayHelloBytes = 32
-/** What a frame has more than its message. */
+/** Bytes of a frame besides its message. */
 export const relaySealBytes = 12 + 16
 
 export const frameKinds = { ready: 0, data: 1, taken: 2, goodbye: 3 } as const
@@ -72,7 +72,7 @@ export class FrameSeal {
     return frame
   }
 
-  /** What the other end sealed as the next frame. errors: PeerError `peer.protocol` for anything else, naming the frame. */
+  /** Opens what the other end sealed as the next frame. errors: PeerError `peer.protocol` for anything else, naming the frame. */
   async open(frame: Uint8Array<ArrayBuffer>): Promise<OpenedFrame> {
     const number = this.received++
     const expected = `expected sealed frame ${number}`

@@ -2,7 +2,7 @@ import { type Env, systemEnv } from '../../util/env.ts'
 import type { Link, LinkEnd, LinkKind, LinkStats } from './link.ts'
 import { LinkBase } from './link-base.ts'
 
-/** What follows each message on a link of several lanes: its number, 32 bits, little-endian. */
+/** Length of the number behind each message on a link of several lanes: 32 bits, little-endian. */
 const numberBytes = 4
 /** After one lane has ended, the others have this long to bring what was sent before. units: ms. */
 const lastWordsMs = 200
@@ -147,7 +147,7 @@ interface Lane {
   isUsed: boolean
 }
 
-/** What a transport of number `lane` makes of the link before it: lane 0 takes its place, the others join it. */
+/** Adds a transport of number `lane` to the link before it: lane 0 takes its place, the others join it. */
 export function withLane(before: Link | undefined, link: Link, lane: number): Link {
   if (!before || lane === 0) return link
   const lanes = before instanceof LaneLink ? before : new LaneLink(before)

@@ -15,7 +15,7 @@ export type LinkEnd = {
   detail: string
 }
 
-/** What a link has carried so far. */
+/** Traffic of a link so far. */
 export interface LinkStats {
   /** Payload bytes passed to the transport, as the transport counts them. */
   bytesSent: number
@@ -25,7 +25,7 @@ export interface LinkStats {
   messagesReceived: number
 }
 
-/** What several links have carried together. */
+/** Sums the traffic of several links. */
 export function sumStats(all: Iterable<LinkStats>): LinkStats {
   const total = { bytesSent: 0, bytesReceived: 0, messagesSent: 0, messagesReceived: 0 }
   for (const stats of all)

@@ -5,7 +5,7 @@ import { LinkBase } from './link-base.ts'
 import { fieldOffset } from './wire.ts'
 
 /**
- * What a fault does to one message of a memory link.
+ * Effect of a fault on one message of a memory link.
  *
  * drop: it never arrives. duplicate: it arrives twice. truncate: its last bytes are missing. delay: it and all later messages
  * arrive `delayMs` later. reorder: it arrives after the next one. corrupt: one of its bits is flipped. wrong-epoch: its epoch
@@ -86,7 +86,7 @@ export class MemoryLink extends LinkBase {
   /** By the faults that last. */
   private slowMs = 0
   private isCut = false
-  /** What the next message overtakes. */
+  /** Message that the next one overtakes. */
   private overtaken: Uint8Array<ArrayBuffer> | undefined
 
   constructor(

@@ -1,7 +1,7 @@
 import type { LinkKind } from './link.ts'
 import { LinkBase } from './link-base.ts'
 
-/** What travels on a port beside binary messages. */
+/** The one message on a port that is not binary. */
 interface Goodbye {
   bye: string
 }

@@ -43,7 +43,7 @@ export interface RelayLinkOptions {
   windowBytes?: number
 }
 
-/** What a link needs to know beside the browser's own WebSocket. */
+/** Address of a link's relay, beside the browser's own WebSocket. */
 export type RelayPlace = Pick<
   RelayLinkOptions,
   'address' | 'token' | 'channel' | 'side' | 'peerName'
@@ -62,7 +62,7 @@ export const relayDefaults = {
 
 const maxGoodbyeChars = 200
 
-/** What is taken is acknowledged after this share of the window. */
+/** Share of the window after which taken bytes are acknowledged. */
 const takenShare = 1 / 8
 
 /**

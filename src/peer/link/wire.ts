@@ -246,7 +246,7 @@ export interface Fingerprint {
   algorithm: number
   /** Of who shares a machine, where that matters; else 0. */
   machines: number
-  /** What it is called for, where it is a part of something: a function's name, ASCII. Else empty. */
+  /** The function that calls it, where it is a part of something: a function's name, ASCII. Else empty. */
   label: string
 }
 

@@ -1,6 +1,6 @@
 import * as v from 'valibot'
 
-/** What a server may tell its tabs of ICE servers; a browser asks every one of them, so a few are enough. */
+/** Limits of the ICE servers that a server sends its tabs; a browser asks every one of them, so a few are enough. */
 export const iceLimits = {
   servers: 8,
   urlsPerServer: 8,

@@ -15,7 +15,7 @@ export interface LifeKeys {
   readonly secret: CryptoKey
 }
 
-/** What goes along with a message that others pass on. */
+/** Signature of a message that others pass on. */
 export interface Signature {
   readonly key: string
   readonly signature: string

@@ -153,7 +153,7 @@ export const limits = {
   relayFrameMinBytes: 28,
   /** So much may wait for one end of a relayed link before its sender is not read any more. */
   relayQueueBytes: 512 * 1024,
-  /** What keeping one message costs a server besides its bytes, as it counts them; ours takes about 700. */
+  /** Cost for a server of keeping one message besides its bytes, as it counts them; ours takes about 700. */
   relayFrameCostBytes: 1024,
   /** Token bucket of the bytes that one address sends through relays: a server for strangers has less (`npm start -- --relay-rate`). */
   relayBytesPerSec: Number.POSITIVE_INFINITY,
@@ -244,7 +244,7 @@ export const transportChoices = ['auto', 'fallback', 'webrtc', 'port', 'relay'] 
 export type TransportChoice = (typeof transportChoices)[number]
 
 /**
- * What a member has measured, for people to look at. Whole numbers, because texts of floats are long and the lobby of a full room is one message.
+ * Measurements of a member, for people to read. Whole numbers, because texts of floats are long and the lobby of a full room is one message.
  */
 const measuredSchema = v.strictObject({
   /** Of its device, in one fixed product. units: MFLOP/s. */
@@ -261,7 +261,7 @@ export type ToNext = NonNullable<Measured['toNext']>
 
 const keyHashSchema = v.pipe(v.string(), v.regex(/^[\w-]{16}$/, 'the hash of a key'))
 
-/** What a member tells the others about itself. */
+/** Facts that a member sends the others about itself. */
 const memberEntries = {
   /** Shown to people. */
   name: nameSchema,
@@ -316,7 +316,7 @@ export type RunNow = v.InferOutput<typeof runNowSchema>
 /** Of a member whose connection ended, and which is back. */
 const againSchema = v.optional(
   v.strictObject({
-    /** What the server called it; it does so again where no member in the room has that id. */
+    /** The id that the server gave it; it does so again where no member in the room has that id. */
     id: memberIdSchema,
     /** The newest that it knows, up to the last that it can have received from a server: later ones have other numbers, on a new server too. */
     epoch: newestEpochSchema,
@@ -325,7 +325,7 @@ const againSchema = v.optional(
 )
 export type Again = NonNullable<v.InferOutput<typeof againSchema>>
 
-/** What a run has come to: its demo's metric over held-out samples, and how long it took. */
+/** Result of a run: its demo's metric over held-out samples, and how long it took. */
 const reachedSchema = v.strictObject({
   value: v.pipe(v.number(), v.finite()),
   seconds: v.pipe(v.number(), v.finite(), v.minValue(0)),
@@ -499,7 +499,7 @@ export const serverMessageSchema = v.variant('type', [
     epoch: newestEpochSchema,
     /** Of the newest roster of an elastic run that the server knows of. */
     ballot: v.optional(v.number()),
-    /** What the last run came to, where that has finished and a rank has said so. */
+    /** Result of the last run, where that has finished and a rank has said so. */
     reached: v.optional(reachedSchema),
     /** The member that may start: the first one. */
     maker: memberIdSchema,

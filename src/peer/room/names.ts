@@ -1,6 +1,6 @@
 export const maxNameChars = 40
 
-/** What nobody sees in a name, or what changes how the text around it is shown: zero width, the direction of writing, blank letters. */
+/** Characters of a name that nobody sees, or that change how the text around them is shown: zero width, the direction of writing, blank letters. */
 const unseen = /[\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u2800]|(?!\ufe0f)\p{Default_Ignorable_Code_Point}/gu
 
 /** A member's name as the protocol takes it: one line of what can be seen, not too long; empty where nothing is left. */

@@ -148,7 +148,7 @@ export class RoomSecret {
     return toBase64Url(box)
   }
 
-  /** What was sealed for exactly this address. errors: PeerError `peer.protocol` for anything else. */
+  /** Opens what was sealed for exactly this address. errors: PeerError `peer.protocol` for anything else. */
   async open(address: BoxAddress, box: string): Promise<unknown> {
     try {
       const bytes = fromBase64Url(box)

@@ -1,7 +1,7 @@
 import * as v from 'valibot'
 
 /**
- * What a tab asks of its room's store, and what the server answers. Each call has a number, which its one answer carries.
+ * Requests of a tab to its room's store, and the server's answers. Each call has a number, which its one answer carries.
  *
  *   tab                       server
  *    store (id, call) ->
@@ -24,7 +24,7 @@ export type SealedValue = v.InferOutput<typeof sealedSchema>
 
 const counterSchema = v.strictObject({ counter: integer })
 const valueSchema = v.union([sealedSchema, counterSchema])
-/** What the server holds under a key. */
+/** Value that the server holds under a key. */
 export type StoreValue = v.InferOutput<typeof valueSchema>
 
 const callSchema = v.variant('op', [
@@ -35,7 +35,7 @@ const callSchema = v.variant('op', [
   v.strictObject({
     op: v.literal('compareSet'),
     key,
-    /** What is there must have this tag, or be this counter. */
+    /** Tag or counter that the value must have. */
     expected: v.union([v.strictObject({ tag }), counterSchema]),
     /** Or nothing may be there. */
     orAbsent: v.boolean(),

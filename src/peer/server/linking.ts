@@ -36,7 +36,7 @@ export interface Member {
 /** How a member went: by its own bye or removed by the maker, by a refusal that closed its connection, or that just ended. */
 export type Going = 'left' | 'removed' | 'refused' | 'ended'
 
-/** What a run needs of its room. */
+/** The part of a room that a run needs. */
 export interface RunRoom {
   readonly env: Env
   readonly limits: Limits

@@ -8,7 +8,7 @@ import { Linking, type Member, planFor, type RunRoom } from './linking.ts'
 type Failure = Pick<Abort, 'code' | 'ranks' | 'leftOut'>
 const noFailure: Failure = { code: 'peer.aborted', ranks: [] }
 
-/** What newcomers need of the run that they come to. */
+/** The part of a run that its newcomers need. */
 export interface BegunRun {
   readonly room: RunRoom
   /** The epoch with which it began. */
@@ -165,7 +165,7 @@ export class Newcomers {
     }
   }
 
-  /** What follows the first newcomer that is ready: the others have as long as ranks whose run begins. */
+  /** Follows the first newcomer that is ready: the others have as long as ranks whose run begins. */
   private hurry(): void {
     if (this.isHurried) return
     this.isHurried = true

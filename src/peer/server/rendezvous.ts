@@ -29,7 +29,7 @@ export type { Limits } from './limits.ts'
  * notice.
  */
 
-/** What the state machine needs from whoever owns the sockets. */
+/** Calls of the state machine to the owner of the sockets. */
 export interface RendezvousHost {
   send(connectionId: string, message: ServerMessage): void
   /** Ends a connection after what was sent to it; `lost` need not be called for it any more. */
@@ -97,7 +97,7 @@ export class Rendezvous {
   private readonly connections = new Map<string, Connection>()
   private readonly rooms = new Map<string, Room>()
   private readonly limits: Limits
-  /** What the stores of all rooms hold together. */
+  /** Bytes that the stores of all rooms hold together. */
   private readonly held = { sizeBytes: 0 }
   private readonly wrongKeys: AddressBuckets
   private readonly beganMs: number
@@ -126,7 +126,7 @@ export class Rendezvous {
     return { rooms: this.rooms.size, connections: this.connections.size }
   }
 
-  /** What its owner may want to know of it. */
+  /** Figures for its owner. */
   get status(): { rooms: number; members: number; guests: number; relayedBytes: number } {
     const rooms = [...this.rooms.values()]
     return {
@@ -137,12 +137,12 @@ export class Rendezvous {
     }
   }
 
-  /** What waits in the relays of all rooms now. units: bytes. */
+  /** Bytes that wait in the relays of all rooms now. units: bytes. */
   get relayBytes(): number {
     return [...this.rooms.values()].reduce((sum, { relay }) => sum + (relay?.queuedBytes ?? 0), 0)
   }
 
-  /** What the stores of all rooms hold now. units: bytes. */
+  /** Bytes that the stores of all rooms hold now. units: bytes. */
   get storeBytes(): number {
     return this.held.sizeBytes
   }

@@ -1,7 +1,7 @@
 import type { ClientMessage } from '../room/messages.ts'
 import type { Refusal } from '../room/refusals.ts'
 
-/** What a connection is: outside, at the maker's door, one end of a relayed link, here for the store alone, a member, or the room's maker. */
+/** Roles of a connection: outside, at the maker's door, one end of a relayed link, here for the store alone, a member, or the room's maker. */
 export type Role = 'stranger' | 'waiting' | 'link end' | 'guest' | 'member' | 'maker'
 
 const outside: readonly Role[] = ['stranger']

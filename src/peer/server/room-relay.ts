@@ -1,7 +1,7 @@
 import type { Env } from '../../util/env.ts'
 import type { TokenBucket } from '../room/token-bucket.ts'
 
-/** What a room's relay may hold and how long it waits. */
+/** Limits of a room's relay: what it may hold and how long it waits. */
 export interface RelayLimits {
   relayEndsPerRoom: number
   relayFrameBytes: number
@@ -20,7 +20,7 @@ export type RelayRefusal =
   | 'other-end-gone'
   | 'wrong-state'
 
-/** What passes bytes on; whoever owns the sockets has it. */
+/** Calls that pass bytes on, made to the owner of the sockets. */
 export interface RelaySockets {
   /** Queues `bytes` for a connection. `Rendezvous.passed` is called with their number when they have left this process. */
   pass(connectionId: string, bytes: Uint8Array): void
@@ -29,7 +29,7 @@ export interface RelaySockets {
   resume(connectionId: string): void
 }
 
-/** What a room's relay needs from the server around it. */
+/** The part of the server that a room's relay needs. */
 export interface RoomRelayHost {
   readonly env: Env
   readonly limits: RelayLimits
@@ -45,7 +45,7 @@ interface End {
   readonly channel: string
   readonly side: 0 | 1
   other: End | null
-  /** What came for it and has not left this process. */
+  /** Bytes that came for it and have not left this process. */
   queuedBytes: number
   /** Why its socket is not read: the other end does not take what it sends, or its address has sent too much. */
   readonly holds: Set<'full' | 'fast'>
@@ -74,7 +74,7 @@ export class RoomRelay {
     return this.ends.size
   }
 
-  /** What waits for all ends. units: bytes. */
+  /** Bytes that wait for all ends. units: bytes. */
   get queuedBytes(): number {
     return [...this.ends.values()].reduce((sum, { queuedBytes }) => sum + queuedBytes, 0)
   }
@@ -188,7 +188,7 @@ export class RoomRelay {
     if (holds.delete(why) && holds.size === 0) this.host.sockets.resume(connectionId)
   }
 
-  /** What a message takes of the queue's limit: a server keeps more of it than its bytes. */
+  /** Returns a message's share of the queue's limit: a server keeps more of it than its bytes. */
   private costOf(sizeBytes: number): number {
     return sizeBytes + this.host.limits.relayFrameCostBytes
   }

@@ -26,7 +26,7 @@ import {
 } from './linking.ts'
 import { Newcomers } from './newcomers.ts'
 
-/** What names its epoch, and what else a member may say. */
+/** Messages that name their epoch, and the others of a member. */
 type EpochMessage = MessageOf<'signal' | 'ready' | 'linkDown' | 'abort' | 'done'>
 export type RunMessage = EpochMessage | MessageOf<'ranks' | 'half' | 'out'>
 
@@ -41,7 +41,7 @@ const counted = (claimed: number, max: number) => (claimed <= max ? claimed : 0)
 /** Tokens of members that are in a run, by id: undefined until it has come, null where it has none. Then it does not come again. */
 type Seats = Map<string, string | null | undefined>
 
-/** What an elastic run knows of its ranks once it has begun. */
+/** State of an elastic run once it has begun. */
 interface Elastic {
   readonly newcomers: Newcomers
   readonly halves: Halves
@@ -89,7 +89,7 @@ export class RoomRun {
   /** Ranks whose part of the run has ended well, by id. */
   private readonly done = new Set<string>()
   private settings: JsonValue = null
-  /** What the last run came to, as the first rank says that tells. */
+  /** Result of the last run, from the first rank that reports it. */
   reached: Reached | undefined
   /** The newest that a member has named; it may be another server's. */
   private epochElsewhere = 0

@@ -15,17 +15,17 @@ export interface StoreLimits {
 
 export type StoreRefusal = 'too-large' | 'too-many' | 'store-full'
 
-/** What a room's store needs from the server around it. */
+/** The part of the server that a room's store needs. */
 export interface RoomStoreHost {
   readonly env: Env
   readonly limits: StoreLimits
-  /** What the stores of all rooms hold together. */
+  /** Bytes that the stores of all rooms hold together. */
   readonly held: { sizeBytes: number }
   answer(connectionId: string, id: number, answer: StoreAnswer): void
   refuse(connectionId: string, code: StoreRefusal, text: string, id: number): void
 }
 
-/** What a key costs beside its text and value. units: bytes. */
+/** Cost of a key beside its text and value. units: bytes. */
 const keyBytes = 64
 /** Keys that did not come are named, up to so many. */
 const maxMissing = 32

@@ -18,7 +18,7 @@ import { type RelaySockets, RoomRelay } from './room-relay.ts'
 import { RoomRun, type RunMessage } from './room-run.ts'
 import { RoomStore } from './room-store.ts'
 
-/** What a room needs from the server around it. */
+/** The part of the server that a room needs. */
 export interface RoomHost {
   readonly env: Env
   readonly limits: Limits
@@ -34,7 +34,7 @@ export interface RoomHost {
   ): void
   /** Sends a member this text, and the name of who removed it, and ends its connection; it leaves the room with the text as its reason. */
   dismiss(connectionId: string, code: 'removed' | 'idle', text: string, by?: string): void
-  /** What the stores of all rooms hold together. */
+  /** Bytes that the stores of all rooms hold together. */
   readonly held: { sizeBytes: number }
   /** For the links of one connection, with credentials that are fresh. */
   iceServers(connectionId: string): IceServer[]
@@ -69,7 +69,7 @@ export class Room {
   private members: Member[] = []
   /** Tokens of who made the room or was handed it, and then of each that took its place when it went. */
   private claims: string[] = []
-  /** What the maker would start now, or started last. */
+  /** Settings that the maker would start now, or started last. */
   private proposed: JsonValue = null
   /** The next lobby message, once one is due. */
   private dueLobby: { atMs: number; cancel: () => void } | null = null

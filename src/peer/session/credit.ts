@@ -9,7 +9,7 @@
  */
 import { PeerError } from '../../util/errors.ts'
 
-/** What is under way from us to the other side. */
+/** Bytes under way from us to the other side. */
 export class SendWindow {
   /** The other side's window; 0 before its HELLO. */
   windowBytes = 0
@@ -72,7 +72,7 @@ export interface ReceiveWindowOptions {
   sendCredit: () => void
 }
 
-/** What is under way from the other side to us. */
+/** Bytes under way from the other side to us. */
 export class ReceiveWindow {
   readonly windowBytes: number
   private readonly options: ReceiveWindowOptions

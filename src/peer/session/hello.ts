@@ -5,7 +5,7 @@ export interface HandshakeOptions {
   rank: number
   peerRank: number
   size: number
-  /** What this side takes: one message, and DATA bytes under way. */
+  /** Limits of this side: one message, and DATA bytes under way. */
   maxMessageBytes: number
   windowBytes: number
 }

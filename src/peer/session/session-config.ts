@@ -38,7 +38,7 @@ export const sessionDefaults: SessionConfig = {
   leaveMs: 6000,
 }
 
-/** What one link's session has sent and received so far. */
+/** Traffic of one link's session so far. */
 export interface SessionStats {
   kind: LinkKind
   /** Bytes of data, without headers and fingerprints. */

@@ -286,7 +286,7 @@ export class Session {
     this.receiveWindow.consumed(messageBytes)
   }
 
-  /** What a frame's errors leave out, which link it was, is added here. */
+  /** Adds to a frame's errors which link it was. */
   private receive(message: Uint8Array<ArrayBuffer>): void {
     if (this.end) return
     try {

@@ -1,4 +1,4 @@
-/** What AES-GCM and the 12 bytes of its nonce add to a value. units: bytes. */
+/** Bytes that AES-GCM and its nonce of 12 bytes add to a value. units: bytes. */
 export const boxBytes = 12 + 16
 
 /** How long the box of a value of `valueBytes` is. units: characters of base64url. */

@@ -3,7 +3,7 @@ import { ArgumentTypeError, PeerError, TabringError } from '../../util/errors.ts
 import { isDetached, quoted } from '../../util/kind-of.ts'
 import { checkNumber, longestTimeoutMs } from '../../util/options.ts'
 
-/** What callers of a store give it, checked: JavaScript knows no types. */
+/** Checks of a store's arguments: JavaScript knows no types. */
 
 /** errors: `config.invalid` for a time that no timer waits. */
 export function checkTimeout(

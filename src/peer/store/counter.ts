@@ -7,7 +7,7 @@ export function counterText(value: number): Uint8Array {
 }
 
 /**
- * What a counter is after `amount` was added, `current` being its bytes, or undefined where there is none yet. As torch's HashStore,
+ * Returns a counter after `amount` was added, `current` being its bytes, or undefined where there is none yet. As torch's HashStore,
  * it takes the whole number that a text begins with (C++'s stoll), and nothing at all for 0.
  *
  * errors: `config.invalid` for a text that begins with none, or a sum that a number does not hold exactly.

@@ -90,7 +90,7 @@ export class HashStore extends TimedStore implements Store {
     else for (const end of this.waits) end()
   }
 
-  /** What `read` gives in the moment in which all keys are there. */
+  /** Returns the result of `read` at the moment at which all keys are there. */
   private there<T>(where: string, keys: string[], ms: number, read: () => T): Promise<T> {
     return new Promise((resolve, reject) => {
       const end = () => {

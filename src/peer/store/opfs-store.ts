@@ -113,7 +113,7 @@ export class OpfsStore extends TimedStore implements Store {
     this.wake()
   }
 
-  /** What `read` gives of the values, once all keys are there. */
+  /** Returns the result of `read` on the values, once all keys are there. */
   private async there<T>(
     where: string,
     keys: readonly string[],

@@ -1,7 +1,7 @@
 import { sameBytes } from '../../util/same-bytes.ts'
 import { counterText, sumOf } from './counter.ts'
 
-/** What `add` and `compareSet` do where values lie open, whoever keeps them. */
+/** Table in which `add` and `compareSet` work on values that are not sealed, whoever keeps them. */
 interface Table {
   get(key: string): Uint8Array | undefined
   set(key: string, value: Uint8Array): unknown

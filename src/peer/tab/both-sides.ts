@@ -7,7 +7,7 @@ const wordMs = 25_000
 
 const wordSchema = v.strictObject({ isUp: v.boolean() })
 
-/** What a signal says of the other side's connection; undefined for one of the connection's own. */
+/** Returns the state of the other side's connection by a signal; undefined for one of the connection's own. */
 export function wordIn(signal: unknown): boolean | undefined {
   const word = v.safeParse(wordSchema, signal)
   return word.success ? word.output.isUp : undefined

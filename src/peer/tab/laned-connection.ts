@@ -43,7 +43,7 @@ export interface LanedConnectionOptions extends Omit<WebRtcOptions, 'onChannel'>
   onChannel: (channel: RTCDataChannel, lane: number) => void
 }
 
-/** What all lanes carried, and the first one's path. */
+/** Traffic of all lanes, and the first one's path. */
 export interface LanedStats extends WebRtcStats {
   /** Connections that are up. */
   lanes: number

@@ -96,7 +96,7 @@ export class LobbyLinks {
     }
   }
 
-  /** What a neighbour sent. errors: `peer.protocol` for what is none of this. */
+  /** Takes a neighbour's message. errors: `peer.protocol` for what is none of this. */
   receive(from: string, data: unknown): void {
     const side = [this.#next, this.#previous].find((one) => one?.peer.id === from)
     if (!side) return // it crossed a change of the room
@@ -248,7 +248,7 @@ class Calling {
     this.#options.tell(undefined)
   }
 
-  /** What comes of this call from now on is of no meaning. */
+  /** Drops this call: its results from now on mean nothing. */
   #drop(): void {
     this.#cancel()
     this.#call++

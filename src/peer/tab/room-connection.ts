@@ -16,13 +16,13 @@ import { proveRoomKey } from '../room/room-key.ts'
 import type { RoomOptions, SocketLike } from '../room/room-options.ts'
 import { RoomSecret } from '../room/secret.ts'
 
-/** What the server tells those who are inside. */
+/** Messages of the server to those who are inside. */
 export type InsideMessage = Exclude<
   ServerMessage,
   { type: 'challenge' | 'welcome' | 'asking' | 'ice' | 'relayed' | 'ping' | 'pong' | 'error' }
 >
 
-/** What a connection tells its owner. */
+/** Events of a connection for its owner. */
 export interface RoomListener {
   /** One after the other: the next comes when this one is through. What it throws comes as `refused`. */
   message(message: InsideMessage): void | Promise<void>
@@ -38,7 +38,7 @@ export interface RoomListener {
   back?(isSame: boolean): void
 }
 
-/** What brings a member back into its room when its connection has ended. */
+/** Data to bring a member back into its room when its connection has ended. */
 export interface Reconnecting {
   /** True if it is tried, until `bye` or a refusal that will not pass. Default false: the connection's end is the last word. */
   reconnects?: boolean
@@ -65,9 +65,9 @@ const retryMs = { first: 250, max: 8_000 }
  * notices the end, and comes back if it is to. What is said inside is its owner's.
  */
 export class RoomConnection {
-  /** What the server calls us; set once `open` has resolved. */
+  /** This member's id at the server; set once `open` has resolved. */
   id = ''
-  /** What the others know of this member; null for a guest. */
+  /** This member as the others know it; null for a guest. */
   info: MemberInfo | null
   /** The room's keys, once `open` was called and they are derived. */
   secret: RoomSecret | null = null

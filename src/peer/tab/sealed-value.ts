@@ -48,7 +48,7 @@ export class ValueSeal {
     return { box: toBase64Url(box), tag }
   }
 
-  /** What was sealed under exactly this key. errors: PeerError `peer.protocol` for anything else. */
+  /** Opens what was sealed under exactly this key. errors: PeerError `peer.protocol` for anything else. */
   async open(key: string, box: string): Promise<Uint8Array<ArrayBuffer>> {
     try {
       const bytes = fromBase64Url(box)

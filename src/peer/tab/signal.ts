@@ -16,7 +16,7 @@ import type { RoomOptions } from '../room/room-options.ts'
 import type { RoomAddress } from '../room/room-url.ts'
 import { type InsideMessage, type Reconnecting, RoomConnection } from './room-connection.ts'
 
-/** What a client tells its owner. */
+/** Events of a client for its owner. */
 export interface SignalEvents {
   lobby: Lobby
   /** Before `open` resolves: the maker, by this name, has been asked to let this tab in. */
@@ -28,9 +28,9 @@ export interface SignalEvents {
   assign: Assignment
   /** A neighbour's sealed signal, opened. Signals of one neighbour come in the order in which they were sent. */
   signal: { epoch: number; from: number; attempt: number; data: unknown }
-  /** What a neighbour said between runs, opened; in the order in which it was said. */
+  /** A neighbour's message between runs, opened; in the order in which it was sent. */
   reach: { from: string; data: unknown }
-  /** What the maker said to the others as it removed a member, opened. */
+  /** The maker's message to the others as it removed a member, opened. */
   moved: { data: unknown }
   start: { epoch: number; settings: JsonValue }
   /** The epoch has failed, and why. */
@@ -123,7 +123,7 @@ export class SignalClient {
     return this.connection.id
   }
 
-  /** What proves to the server that a relayed link is this member's. */
+  /** Proof for the server that a relayed link is this member's. */
   get token(): string | undefined {
     return this.connection.token
   }

@@ -21,7 +21,7 @@ export const bulkChannelId = 64
  * that cannot connect says why before the server can only say that it is late.
  */
 const defaultTimeoutsMs = [10_000, 8_000]
-/** What the answering side waits beyond the last attempt, which the offering side times. units: ms. */
+/** Time that the answering side waits beyond the last attempt, which the offering side times. units: ms. */
 const answererGraceMs = 1_000
 /** Candidates found within this time travel in one message. units: ms. */
 const batchDelayMs = 10
@@ -75,7 +75,7 @@ interface Attempt {
   remoteCandidates: number
   /** A TURN server gave this side an address. */
   isRelayed: boolean
-  /** What became of TURN servers that gave none, by URL. */
+  /** Errors of TURN servers that gave none, by URL. */
   turnErrors: Map<string, string>
   hasHeard: boolean
   cancelTimeout: () => void
@@ -339,7 +339,7 @@ export class WebRtcConnection {
     return `none of ${localCandidates} addresses here reaches one of ${remoteCandidates} there (ICE ${pc.iceConnectionState}). ${advice}`
   }
 
-  /** What is wrong with the TURN servers, if any are configured and none has given an address. */
+  /** Describes the fault of the TURN servers, if any are configured and none has given an address. */
   private turnTrouble({ isRelayed, turnErrors }: Attempt): string {
     const urls = (this.options.rtc?.iceServers ?? []).flatMap((server) => server.urls)
     const turns = urls.filter((url) => /^turns?:/.test(url))
