@@ -16,7 +16,7 @@ interface Loop {
 /** Bytes of an access: its opcode, and the number of one of at most 2^21 places. */
 const longestAccess = 4
 
-/** What becomes shorter than it was written, by where it is in the stream. */
+/** Ways to shorten an instruction of the stream. */
 const [omitted, tee, drop] = [1, 2, 3]
 
 /**

@@ -62,7 +62,7 @@ export interface DistributedDataParallelOptions {
   /** True if all ranks copy rank 0's buffers, such as running statistics, after each step that changes them. Default true. */
   broadcastBuffers?: boolean
   /**
-   * Whether parameters may have no gradient on some or all ranks. Default false: compiling such a step is an error. A parameter that some ranks
+   * True if parameters may have no gradient on some or all ranks. Default false: compiling such a step is an error. A parameter that some ranks
    * use is updated on all ranks; one that no rank uses keeps its value.
    */
   findUnusedParameters?: boolean

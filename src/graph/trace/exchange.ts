@@ -171,7 +171,7 @@ export interface ExchangeSettings {
   readonly firstBucketCapBytes: number
   /** True if parameters may be without a gradient, on some ranks or on all. */
   readonly findsUnused: boolean
-  /** Whether a bucket is exchanged while later parts of backward run, or not before all have. */
+  /** True if a bucket is exchanged while later parts of backward run, or not before all have. */
   readonly overlaps: boolean
   /** True if scalar outputs become means over the ranks. */
   readonly averagesOutputs: boolean

@@ -9,7 +9,7 @@ import { samplesError, samplesOf } from './agree-on-samples.ts'
 
 const keys = { words: 0, numbers: 1 } as const
 
-/** What a sum of weights may be off by: users divide in floats. */
+/** Allowed error of a sum of weights: users divide in floats. */
 const weightTolerance = 1e-4
 
 /**

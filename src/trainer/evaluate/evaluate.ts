@@ -29,7 +29,7 @@ export interface EvaluationOptions {
   readonly rowsOf?: readonly number[]
 }
 
-/** What held-out samples give, each counted once. */
+/** Results on held-out samples, each counted once. */
 export interface Evaluated {
   /** The mean of the task's loss. */
   readonly loss: number

@@ -14,7 +14,7 @@ import type { TrainConfig } from '../settings/config.ts'
 import type { BatchArrays, Task, TaskData } from '../settings/task.ts'
 import { planSlices, type Slice, sliceSamples } from './data-slices.ts'
 
-/** What a rank takes of a step's global batch. */
+/** The part of a step's global batch that a rank takes. */
 export interface ShareBatch {
   /** How many of the first rows are samples; those behind them do not count. */
   readonly count: number

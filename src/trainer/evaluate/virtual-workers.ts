@@ -74,7 +74,7 @@ export class VirtualWorkers {
   get count(): number {
     return this.assignment.counts[this.#rank]
   }
-  /** What this rank takes for one in the steps so far; undefined where it has been measured in none. units: µs. */
+  /** This rank's time for one in the steps so far; undefined where it has been measured in none. units: µs. */
   get ownUs(): number | undefined {
     return this.assignment.usOf(this.#rank)
   }

@@ -9,7 +9,7 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
 import type { SharedModel } from './shared-model.ts'
 
-/** What a model of which each rank has a part gathers for a hash and for files. */
+/** Gathers, for a hash and for files, a model of which each rank has a part. */
 export function gathered(
   module: Module,
 ): Pick<SharedModel, 'module' | 'isWhole' | 'digest' | 'stateDict'> {

@@ -8,7 +8,7 @@ export class KeepPace {
   readonly #afterMs: number
   /** When the newest was kept. */
   #atMs: number
-  /** What keeping takes: the shortest time so far, as others are long by chance; 0 before it is known. */
+  /** Time of keeping: the shortest time so far, as others are long by chance; 0 before it is known. */
   #tookMs = 0
   /** The first one also makes what the next ones reuse: its time says nothing of theirs. */
   #isCold = true

@@ -10,7 +10,7 @@ import { evictionForValues, maxRepeatedFaults, RepeatedFaults } from './eviction
 /** Ranks whose values stop being finite in a step that the others can leave out. */
 export interface LostStep {
   readonly ranks: readonly number[]
-  /** What they have found. */
+  /** Their findings. */
   readonly text: string
 }
 

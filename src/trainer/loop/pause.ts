@@ -4,14 +4,14 @@ import { type Env, systemEnv } from '../../util/env.ts'
 /** How soon ranks in a pause hear that one of them goes on. units: ms. */
 const hearMs = 100
 
-/** What a rank says to the others in a pause. `stays`: another group began it. */
+/** Words of a rank to the others in a pause. `stays`: another group began it. */
 const words = { nothing: 0, asks: 1, stays: 2, goesOn: 3 } as const
 
 /**
  * The pause of a run, on one rank: asked for here or elsewhere, begun by all ranks after the same step, and over when one of them goes on. It
  * outlasts the group in which it began, and the rank that asked for it.
  *
- * Whether anybody asks travels with each step's gradients (`StepFlags`), so that ranks agree without a message. In the pause
+ * Requests travel with each step's gradients (`StepFlags`), so that ranks agree without a message. In the pause
  * they tell each other every `hearMs`; heartbeats go on, so that a rank that dies is missed as ever.
  */
 export class Pause {

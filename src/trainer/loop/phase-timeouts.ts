@@ -19,7 +19,7 @@ export const transferLimitMs = (stepMs: number): number => Math.max(4000, 4 * st
 
 /** How long a group's collectives may stand still: minutes around the loop, ten times the mean step inside. */
 export class PhaseTimeouts {
-  /** What a step takes without what the links take for it: a mean of the steps that they did not hold up; NaN before the first. units: ms. */
+  /** Time of a step without that of the links: a mean of the steps that they did not hold up; NaN before the first. units: ms. */
   restMs: number
   readonly #group: ProcessGroup
   #meanMs = Number.NaN

@@ -38,7 +38,7 @@ export interface RankSetupOptions extends PlaceInGroup {
   readonly onPhase: (phase: Phase) => void
 }
 
-/** What a rank trains with on one device, in one group: its part of the model, the optimizer, the compiled programs. */
+/** Setup of a rank on one device, in one group: its part of the model, the optimizer, the compiled programs. */
 export interface RankSetup {
   readonly runtime: AnyRuntime
   readonly shared: SharedModel
@@ -49,7 +49,7 @@ export interface RankSetup {
   /** Rows of each rank's program. */
   readonly rowsOf: readonly number[]
   readonly buckets: readonly Bucket[]
-  /** What a step changes. */
+  /** Parts that a step changes. */
   readonly parts: RunParts
   readonly step: StepProgram
   readonly evaluation: Evaluation

@@ -41,7 +41,7 @@ export const isRankLost = (error: unknown): boolean =>
 /** Between two steps all ranks have kept their state, to continue in another group. */
 export class Regrouping extends Error {}
 
-/** What a rank brings besides what is counted here. */
+/** Facts that a rank brings besides the counts kept here. */
 type BroughtBesides = Omit<Brought, 'losses' | 'faults' | 'wentBackTo'>
 
 /** Where a run continues. */
@@ -96,7 +96,7 @@ export class Recovery {
   }
 
   /**
-   * What a failure of this rank is to the others. `leavesAlone`: its cause is on this rank alone, such as its device, and they continue.
+   * Returns what a failure of this rank means for the others. `leavesAlone`: its cause is on this rank alone, such as its device, and they continue.
    * So they do without one that joins and has not trained yet, or that was evicted; and after a lost device, or a state that differs.
    */
   failed(
@@ -275,7 +275,7 @@ export class Recovery {
     return new Promise((resolve) => this.#env.after(ms, () => resolve(undefined)))
   }
 
-  /** What the browser says of the lost device behind `error`; a command may fail a moment before that. Undefined: it is not lost. */
+  /** Returns the browser's message on the lost device behind `error`; a command may fail a moment before that. Undefined: it is not lost. */
   async #lossBehind(error: unknown, runtime: AnyRuntime): Promise<string | undefined> {
     if (!('gpu' in runtime) || !mayBeLoss(error)) return undefined
     return Promise.race([runtime.gpu.lost, this.#later(lossWordMs)])

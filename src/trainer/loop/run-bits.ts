@@ -25,9 +25,9 @@ export const bitsSchema = v.strictObject({
   proof: strictProof,
   /** True if its device computes the same bits on every machine. */
   isPortable: v.optional(v.boolean()),
-  /** What the run began with, where the rank knows that. */
+  /** The proof that the run began with, where the rank knows it. */
   known: v.optional(strictProof),
-  /** What it knows of others that were unlike it. */
+  /** The lasting difference of other ranks' bits that it knows of. */
   lasting: v.optional(v.strictObject(unlikeSchema.entries)),
   /** How long it takes for a virtual worker. */
   took: v.optional(
@@ -39,7 +39,7 @@ export const bitsSchema = v.strictObject({
 })
 export type Bits = v.InferOutput<typeof bitsSchema>
 
-/** What a device has computed, by which the others know it. */
+/** Result that a device has computed, by which the others know it. */
 export interface Proved {
   readonly runtime: AnyRuntime
   readonly proof: BitProof
@@ -70,7 +70,7 @@ export class RunBits {
   }
 
   /**
-   * What this rank tells the others; undefined without `exact`. The proof is computed once for a device. `earlier`: the log that came with the
+   * Returns this rank's report to the others; undefined without `exact`. The proof is computed once for a device. `earlier`: the log that came with the
    * run's state.
    */
   async own(
@@ -114,7 +114,7 @@ export class RunBits {
     return bits.length > 1 && !this.#unlike && bits.every(({ isPortable }) => isPortable)
   }
 
-  /** What the run that a log is of began with otherwise, in words; undefined where that is not known. */
+  /** Returns in words how the run of a log began differently; undefined where that is not known. */
   differenceFrom(log: RunLogFile | undefined): string | undefined {
     const own = this.#log.proof
     const part = own && log?.proof && differingPart(own, log.proof)
@@ -161,7 +161,7 @@ const parts = {
 } as const satisfies Record<keyof BitProof, string>
 
 /**
- * What the run began with, the same on all ranks, and which ranks compute or have something else: with another device, browser, version or data.
+ * Returns the proof that the run began with, the same on all ranks, and the ranks that compute or have something else: with another device, browser, version or data.
  * From then on the run depends on who computes which virtual worker. Undefined where all are like it.
  *
  * `bits`, `adapters`: by rank.

@@ -8,7 +8,7 @@ import { linksSchema } from '../saves/links-schema.ts'
 export interface LinkSources {
   /** Of the checkpoint that the run continues from, between the same ranks. */
   readonly saved?: LinkMeasurement
-  /** What the same ranks measured in the run before. */
+  /** Measurement of the same ranks in the run before. */
   readonly before?: LinkMeasurement
   /** The run has had other ranks, and its sums have the same bits in any order: then a change of ranks does not wait for a measurement. */
   readonly isQuick: boolean
@@ -34,13 +34,13 @@ interface Report {
 const isOf = (size: number, links: Pick<LinkMeasurement, 'choice'> | undefined): boolean =>
   (links?.choice.machines ?? { length: size }).length === size
 
-/** What the ranks of a run know of their links, in one group after the other. */
+/** Measurements of a run's links, in one group after the other. */
 export class RunLinks {
   /** By the machines that the ranks are on. */
   readonly #measured = new Map<string, LinkMeasurement>()
   #newest: LinkMeasurement | undefined
 
-  /** What this run has measured of the current group's links, or the run before has. */
+  /** The measurement of the current group's links, by this run or the one before. */
   get newest(): LinkMeasurement | undefined {
     return this.#newest
   }

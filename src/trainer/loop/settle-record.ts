@@ -10,7 +10,7 @@ import { type Bits, bitsSchema } from './run-bits.ts'
 /** A rank's record before it knows the others' adapters. */
 type OwnRecord = Omit<RunRecord, 'adapters'>
 
-/** What every rank's record must have in common; variants go by a rank's own rows, and adapters may differ. */
+/** Returns the part of a record that must be equal on all ranks; variants go by a rank's own rows, and adapters may differ. */
 const shared = ({
   config,
   worldSize,
@@ -39,7 +39,7 @@ function textsOf(own: OwnRecord): Map<string, string> {
   )
 }
 
-/** What ranks tell each other: the shared parts, the adapter, what it computes on in words, and with `exact` by which bits it is known. */
+/** Report of a rank to the others: the shared parts, the adapter, what it computes on in words, and with `exact` by which bits it is known. */
 const reportSchema = v.strictObject({
   texts: v.record(v.string(), v.string()),
   adapter: deviceSchema,

@@ -9,7 +9,7 @@ import type { ProcessGroup } from '../../peer/group/group.ts'
 import { isRecord, isText } from '../../util/kind-of.ts'
 import type { TrainConfig } from '../settings/config.ts'
 
-/** What tuning needs of a run: see TrainerOptions. */
+/** Options of a run for tuning: see TrainerOptions. */
 interface TuningOptions {
   readonly runtime: AnyRuntime
   readonly group: ProcessGroup

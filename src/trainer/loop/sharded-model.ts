@@ -21,7 +21,7 @@ export async function sharded(module: Module, group: ProcessGroup): Promise<Shar
   }
 }
 
-/** What lists and sequences hold, with parameters: their forward is called, where other modules may read a layer's weights themselves. */
+/** Returns the members of lists and sequences that have parameters: their forward is called, where other modules may read a layer's weights themselves. */
 function layersOf(module: Module): Module[] {
   return module.children().flatMap(([, child]) => {
     const isListed = module instanceof ModuleList || module instanceof Sequential

@@ -11,13 +11,13 @@ import type { RankPart } from '../watch/run-events.ts'
 
 /** A task's model as the ranks of a run share it. */
 export interface SharedModel {
-  /** What a step calls. */
+  /** The module that a step calls. */
   readonly model: Module
   /** The same with the keys of the task's model. */
   readonly module: Module
   /** True if each rank can run it by itself. */
   readonly isWhole: boolean
-  /** What each rank has, by rank; undefined where each has the whole model. */
+  /** Part of each rank, by rank; undefined where each has the whole model. */
   readonly held?: readonly RankPart[]
   /** The ranks that divide the samples. */
   readonly dataRanks: CollectiveGroup
@@ -35,7 +35,7 @@ export interface SharedModel {
   ): { readonly loss: Tensor; readonly sum: Tensor | undefined }
   /** How large gradients may be; undefined where all count. */
   readonly limits?: LeftOutRanks
-  /** What a step gives, on all ranks that have parts of it. They all call it. */
+  /** Shares a step's outputs with all ranks that have parts of it. They all call it. */
   shareOutputs?(outputs: RunOutputs): Promise<RunOutputs>
   /** The mean over all ranks' samples, of the mean over this rank's; inside a step. */
   mean(value: Tensor): Tensor

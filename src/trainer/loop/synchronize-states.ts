@@ -12,7 +12,7 @@ import { agreeOnState, type StatesDiffered } from './agree-on-state.ts'
 import { transferLimitMs } from './phase-timeouts.ts'
 import { type SharedBytes, shareBytes } from './share-bytes.ts'
 
-/** What ranks settle when they meet in a group that follows another: the same on all of them. */
+/** Agreements of ranks when they form a group that follows another: the same on all of them. */
 export interface Settled {
   /** The step from which they continue. */
   readonly step: number
@@ -34,7 +34,7 @@ export interface Settled {
   readonly limitMs?: number
 }
 
-/** What a rank brings besides the states that it has kept. */
+/** Facts that a rank brings besides the states that it has kept. */
 export interface Brought
   extends Pick<Settled, 'suspect' | 'losses' | 'wentBackTo' | 'hasOtherRanks'> {
   /** True if it has what a person gave. */
@@ -48,7 +48,7 @@ export interface Brought
 const label = 'the kept state'
 
 const whole = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
-/** What a rank tells the others, who have no other proof of it. */
+/** Report of a rank to the others, who have no other proof of it. */
 const reportSchema = v.strictObject({
   suspect: whole,
   losses: whole,

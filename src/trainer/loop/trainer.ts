@@ -52,11 +52,11 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
   readonly tuneStore?: TuneStore
   /** Where checkpoints go and come from, if `config` asks for some. */
   readonly checkpoints?: CheckpointPlace
-  /** What a person gave on this rank, if `config.data` is `given`; the other ranks get it from here. */
+  /** Data that a person gave on this rank, if `config.data` is `given`; the other ranks get it from here. */
   readonly given?: Uint8Array
   /** This rank, for the log; default: its number. */
   readonly self?: RankName
-  /** What `warmUp` has given. */
+  /** Result of `warmUp`. */
   readonly warm?: WarmedUp
   /** True if the run is on already: this rank gets its state, and what a person gave, from the others. Default false. */
   readonly joins?: boolean
@@ -67,7 +67,7 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
   readonly synchronizesFirst?: boolean
   /** Called on the ranks that stay when an elastic run evicts others, by their ranks in the group: the next group is without them. */
   readonly onEvicted?: (ranks: readonly number[]) => void
-  /** What the same ranks measured of the same links in an earlier run: where all have the same, this one goes by it, and so to the same bits. */
+  /** Measurement of the same links by the same ranks in an earlier run: where all have the same, this one goes by it, and so to the same bits. */
   readonly linksBefore?: LinkMeasurement
 }
 
@@ -106,7 +106,7 @@ export class Trainer {
   #hasOtherRanks: boolean
   /** True if this rank has what the others have kept. */
   #isSynchronized: boolean
-  /** What a person gave, where the run trains on it. */
+  /** Data that a person gave, where the run trains on it. */
   #given: Uint8Array<ArrayBuffer> | null = null
   /** When training began, in the first attempt. */
   #beganMs: number | undefined
@@ -218,12 +218,12 @@ export class Trainer {
     return this.#options.config.exact ? Math.max(kept, this.#loop.progress?.step ?? 0) : kept
   }
 
-  /** What decides the run's bits, once it is settled. */
+  /** Record of what decides the run's bits, once it is settled. */
   get record(): RunRecord | undefined {
     return this.#record
   }
 
-  /** What a step takes now, and what a link must carry for it; undefined before the first step. units: ms, bytes. */
+  /** Time of a step now, and bytes that a link must carry for it; undefined before the first step. units: ms, bytes. */
   get pace() {
     const { stepMs, newestStepMs, isPaused } = this.#loop
     const { restMs } = this.#timeouts
@@ -312,7 +312,7 @@ export class Trainer {
     }
   }
 
-  /** What the ranks of a group need before they make a model; what an earlier group has of it stays. */
+  /** Loads what the ranks of a group need before they make a model; what an earlier group has loaded stays. */
   async #load(): Promise<TaskData> {
     const { config, task, baseUrl, onEvent, given, warm } = this.#options
     const group = this.#group
@@ -628,7 +628,7 @@ export class Trainer {
     )
   }
 
-  /** What a kept state and a checkpoint have of the log. */
+  /** The part of the log in a kept state and a checkpoint. */
   get #logFile(): RunLogFile | undefined {
     const { config } = this.#options
     return config.exact ? this.#log.file(config, null) : undefined
@@ -660,7 +660,7 @@ export class Trainer {
     onEvent({ event: 'resumed', ...facts, rank })
   }
 
-  /** What the ranks have measured of their links, in this run or the one before; undefined until then, and where it goes by a checkpoint's. */
+  /** Measurement of the ranks' links, in this run or the one before; undefined until then, and where it goes by a checkpoint's. */
   get links(): LinkMeasurement | undefined {
     return this.#links.newest
   }

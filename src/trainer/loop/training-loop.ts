@@ -46,7 +46,7 @@ export interface LoopOptions {
   readonly keepAfterMs?: number
 }
 
-/** What the loop works with from one loss of a device to the next. */
+/** Inputs of the loop from one loss of a device to the next. */
 export interface Attempt {
   readonly group: ProcessGroup
   /** The ranks that train one model: `group`, or with the strategy `alone` this rank. */
@@ -57,7 +57,7 @@ export interface Attempt {
   readonly evaluation: Evaluation
   /** Which part of a step this rank has, from 0; 0 where it has whole steps. */
   readonly partAt: number
-  /** What a step gives, on every rank. */
+  /** Shares a step's outputs with every rank. */
   readonly shareOutputs: ((outputs: RunOutputs) => Promise<RunOutputs>) | undefined
   /** Where there are several replicas. */
   readonly check: Pick<ReplicaCheck, 'compare'> | undefined
@@ -114,7 +114,7 @@ export class TrainingLoop {
   isPaused = false
   /** When the step under way began; undefined between steps. */
   #stepBeganMs: number | undefined
-  /** What the newest step that has ended took. */
+  /** Time of the newest step that has ended. */
   #lastStepMs = 0
   /** The last step that was reported. */
   #reportedStep = 0
@@ -191,7 +191,7 @@ export class TrainingLoop {
       // Alone, a step that is done again is not sampled, as it is not reported; ranks sample by what they have in common.
       firstStep: size === 1 ? Math.max(firstStep, this.#reportedStep) : firstStep,
     })
-    /** What comes between a step and the next: comparing, evaluation, kept states, checkpoints. */
+    /** Does the work between a step and the next: comparing, evaluation, kept states, checkpoints. */
     const follow = async (number: number, request: StepRequests) => {
       const epoch = Math.floor((number - 1) / perEpoch)
       const isLast = number === totalSteps
@@ -430,7 +430,7 @@ export class TrainingLoop {
   }
 }
 
-/** What any of the ranks asks for. */
+/** Requests of any of the ranks. */
 interface StepRequests {
   readonly isForPause: boolean
   readonly isForSave: boolean
@@ -460,7 +460,7 @@ function requestsIn(sum: number): StepRequests {
   return { isForPause, isForSave, isForKeep, isForRegroup: sum >= regroupWord }
 }
 
-/** What this rank's gradients count for. */
+/** Returns the weight of this rank's gradients. */
 function weightOf(
   { count, globalCount }: ShareBatch,
   replicas: CollectiveGroup,

@@ -78,7 +78,7 @@ export function makeOptimizer(
     : new SGD(parameters, { lr, momentum: 0.9 })
 }
 
-/** What random masks depend on, for a program that draws any: the step, and the global number of this rank's first sample. */
+/** Returns the scalars of random masks, for a program that draws any: the step, and the global number of this rank's first sample. */
 export const randomScalarsFor = (
   program: StepProgram,
   step: number,

@@ -15,7 +15,7 @@ export interface WarmUpOptions {
   readonly onPhase: (phase: Phase) => void
 }
 
-/** What a rank has before it joins. */
+/** Preparations of a rank before it joins. */
 export interface WarmedUp {
   readonly data: TaskData
   /** With `exact`. */

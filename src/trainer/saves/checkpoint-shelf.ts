@@ -32,7 +32,7 @@ export interface ShelvedCheckpoint {
   readonly isKept: boolean
   /** units: ms of Unix time; null for files of earlier versions. */
   readonly savedAtMs: number | null
-  /** What tells its run from others of the demo and model, as `moons, seed 1`; empty for files of earlier versions. */
+  /** Words that distinguish its run from others of the demo and model, as `moons, seed 1`; empty for files of earlier versions. */
   readonly about: string
   /** Of its run's last test by then (`scoreOf`); null where there was none. */
   readonly score: number | null
@@ -110,7 +110,7 @@ export const settingsOnShelf = async (
   name,
 })
 
-/** What a file holds that is no checkpoint of a run: the weights of a model alone, or something else. */
+/** Contents of a file that is no checkpoint of a run: the weights of a model alone, or something else. */
 export type NotARun = 'weights' | 'other'
 
 /** Puts a file that a person has among the others, which all stay; what it holds, where it is no run's checkpoint. */

@@ -67,7 +67,7 @@ export class KeptStates {
   }
 }
 
-/** What a run's next step changes, but for what it is given. */
+/** Parts of a run that its next step changes, without its inputs. */
 export interface RunParts {
   readonly model: Module
   readonly optimizer: Pick<Optimizer, 'stateDict' | 'loadStateDict'> & {

@@ -1,6 +1,6 @@
 import * as v from 'valibot'
 
-/** What ranks have measured of their links, as a checkpoint keeps it. */
+/** Measurement of the ranks' links, as a checkpoint keeps it. */
 export const linksSchema = v.object({
   choice: v.object({
     oneShotMaxBytes: v.number(),

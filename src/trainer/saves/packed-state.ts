@@ -16,7 +16,7 @@ export const packState = (kept: KeptState): Uint8Array<ArrayBuffer> =>
   save(kept as unknown as SavedState)
 
 /**
- * What `packState` has packed, on a rank that has trained on no samples yet. What the parts of the run have of it, they check when they load it.
+ * Unpacks what `packState` has packed, on a rank that has trained on no samples yet. What the parts of the run have of it, they check when they load it.
  *
  * errors: `data.malformed`.
  */

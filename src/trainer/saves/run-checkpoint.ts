@@ -64,7 +64,7 @@ const recordSchema = v.looseObject({
   adapters: v.optional(v.array(v.string())),
 })
 
-/** What the file has besides the parts. */
+/** Values of the file besides the parts. */
 const valuesSchema = v.looseObject({
   step: whole,
   epoch: whole,

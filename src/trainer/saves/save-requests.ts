@@ -8,7 +8,7 @@ const retryMs = 60_000
 /** All ranks wait for a save: it may take this share of the time at most. */
 const maxShare = 0.02
 
-/** What was read of a run between two steps: all that its checkpoint has. */
+/** State read of a run between two steps: all that its checkpoint has. */
 export interface ReadRun {
   readonly step: number
   readonly isBest: boolean

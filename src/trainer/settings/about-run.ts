@@ -1,6 +1,6 @@
 import type { TrainConfig } from './config.ts'
 
-/** What tells a run from others of its demo and model: `moons, seed 1, sgd, lr 0.1`. */
+/** Returns words that distinguish a run from others of its demo and model: `moons, seed 1, sgd, lr 0.1`. */
 export function aboutOf({
   data,
   seed,

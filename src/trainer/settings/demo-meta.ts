@@ -1,7 +1,7 @@
 import type { TrainConfig, TrainConfigInput } from './config.ts'
 
 /**
- * What is known of a demo before it is loaded: its settings for the form and the command line, its words, the result to expect.
+ * Description of a demo before it is loaded: its settings for the form and the command line, its words, the result to expect.
  *
  * `demos/<name>/meta.ts` exports it as `meta`; it has no code, since the page loads all of them at once.
  */
@@ -29,7 +29,7 @@ export interface DemoMeta {
 }
 
 export interface DemoModel {
-  /** What it is made of. */
+  /** Its parts, in words. */
   readonly words: string
   /** The learning rate, where nobody chooses. */
   readonly lr: number

@@ -24,7 +24,7 @@ export interface Experiments {
   readonly first: string
   /** Tells whether a demo has this name. */
   has(demo: string): boolean
-  /** What is known of the demo that some settings name. errors: `config.invalid` for one that there is not. */
+  /** Returns the meta of the demo that some settings name. errors: `config.invalid` for one that there is not. */
   metaOf(demo?: string): DemoMeta
   /** The settings of a demo when nobody has chosen anything. */
   defaultsOf(demo?: string): TrainConfigInput
@@ -65,7 +65,7 @@ const defaultsOf = (demo: string, { models, data, defaults }: DemoMeta): TrainCo
 }
 
 /**
- * What is wrong with the value of one setting, which the schema has let through, for this demo: what was expected instead. Undefined:
+ * Returns the fault of one setting's value, which the schema has let through, for this demo: what was expected instead. Undefined for
  * nothing.
  */
 export function refusal(meta: DemoMeta, key: string, value: unknown): string | undefined {
@@ -106,7 +106,7 @@ export function configOf(demo: string, meta: DemoMeta, input: TrainConfigInput):
   return config
 }
 
-/** What a run may have that some settings are not available with. */
+/** A feature of a run with which some settings are not available. */
 interface Conflict {
   readonly isIn: (config: TrainConfig) => boolean
   readonly words: string

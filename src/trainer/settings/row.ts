@@ -1,6 +1,6 @@
 import * as v from 'valibot'
 
-/** What rows ask of a demo's meta. */
+/** The part of a demo's meta that rows read. */
 export interface OfDemo {
   readonly pace?: number
   readonly models: Readonly<Record<string, { readonly lr: number }>>
@@ -22,12 +22,12 @@ type Text = string | ((demos: OfDemos) => string)
  * Builds of the page leave out what only the command line and the docs use, those of its workers also what only the form shows: `node/left-out.ts`.
  */
 export interface SettingRow {
-  /** What every rank checks, and the default. */
+  /** Schema that every rank checks, with the default. */
   readonly schema: v.GenericSchema<unknown>
   readonly label: string
   /** How the form asks for it. Default: as the schema's type says. */
   readonly kind?: SettingKind
-  /** What the number means, or what to think of. */
+  /** Meaning of the number, or advice. */
   readonly hint?: string
   readonly unit?: string
   /** Value and words, for a choice that is the same in all demos. */
@@ -47,7 +47,7 @@ export interface SettingRow {
   readonly onResume?: 'same' | 'own'
   /** True if a demo's expected result holds with any value, as it does where `onResume` is `own`. */
   readonly keepsResult?: boolean
-  /** What it is not available with. */
+  /** Features with which it is not available. */
   readonly refusedWith?: readonly ConflictName[]
   /** Tells whether a value asks for something. Default: any but the schema's default and an empty text. */
   readonly asks?: (value: unknown) => boolean
@@ -114,7 +114,7 @@ export const defaultOf = ({ schema }: Pick<SettingRow, 'schema'>): unknown => v.
 export const textOf = (text: Text, demos: OfDemos): string =>
   typeof text === 'function' ? text(demos) : text
 
-/** What a setting is, in Markdown: a part of a sentence. */
+/** Describes a setting, in Markdown: a part of a sentence. */
 export const docOf = ({ doc, hint = '' }: SettingRow, demos: OfDemos): string =>
   doc ? textOf(doc, demos) : `${hint.charAt(0).toLowerCase()}${hint.slice(1).replace(/\.$/, '')}`
 
@@ -135,7 +135,7 @@ export function optionsOf(row: SettingRow): readonly string[] | undefined {
   return 'options' in schema ? (schema.options as string[]) : undefined
 }
 
-/** What a number must be. */
+/** Returns the bounds of a number. */
 export function boundsOf(row: SettingRow): { isWhole: boolean; min?: number; max?: number } {
   const { pipe = [] } = givenSchema(row) as { pipe?: { type: string; requirement?: number }[] }
   const bound = (type: string) => pipe.find((item) => item.type === type)?.requirement

@@ -16,7 +16,7 @@ const name = v.pipe(v.string(), v.nonEmpty(), v.maxLength(100))
 
 const code = (text: string) => `\`${text}\``
 
-/** What each demo has. */
+/** Lists the values of each demo. */
 const listed = (demos: OfDemos, of: (demo: OfDemo) => readonly string[]): string =>
   Object.entries(demos)
     .map(([name, demo]) => `${name}: ${of(demo).join(', ')}`)

@@ -17,13 +17,13 @@ export interface Task<Data extends TaskData = TaskData> {
   types(config: TrainConfig, data: Data, rows: number): InputTypes
   /** Writes the samples of these numbers into the first rows; the rows behind them do not count, but must be numbers that the model takes. */
   fill(data: Data, split: Split, indices: Uint32Array, inputs: BatchArrays): void
-  /** What the model says of a batch, from which `loss` and `measure` come: one pass for both. */
+  /** Output of the model for a batch, from which `loss` and `measure` come: one pass for both. */
   forward(model: Module, inputs: TaskInputs): Tensor
   /** The mean loss over the samples that count: give `count: sampleCount()` to the loss function. shape: [] */
   loss(output: Tensor, inputs: TaskInputs): Tensor
   /** The sum of the metric over the samples that count; left out where `meta.metric.ofLoss` gives the metric. shape: [] */
   measure?(output: Tensor, inputs: TaskInputs): Tensor
-  /** What the page may ask to see, by name. */
+  /** Queries that the page may make, by name. */
   readonly queries: Readonly<Record<string, ModelQuery<Data>>>
 }
 
@@ -35,7 +35,7 @@ export type TaskInputs = Readonly<Record<string, Tensor>>
 
 export type Split = 'train' | 'test'
 
-/** What a task's `load` returns: at least how many samples there are, for training and held out. */
+/** Result of a task's `load`: at least how many samples there are, for training and held out. */
 export interface TaskData {
   readonly train: { readonly count: number }
   readonly test: { readonly count: number }
@@ -44,7 +44,7 @@ export interface TaskData {
 /** Where data comes from. */
 export interface DataSource {
   readonly config: TrainConfig
-  /** What a person gave, on whichever rank, where `config.data` is `given`; else null. */
+  /** Data that a person gave, on whichever rank, where `config.data` is `given`; else null. */
   readonly given: Uint8Array<ArrayBuffer> | null
   /** Where relative addresses start. */
   readonly baseUrl: string

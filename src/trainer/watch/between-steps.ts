@@ -5,14 +5,14 @@
 export class Gaps {
   readonly #waiting: Piece[] = []
   #isOpen = true
-  /** What goes on while it is open. */
+  /** Work that is under way while it is open. */
   #flow: Promise<void> = Promise.resolve()
 
   get isWaiting(): boolean {
     return this.#waiting.length > 0
   }
 
-  /** What `work` resolves with, when its turn has come. errors: those of `work`; the reason of `refuse`. */
+  /** Runs `work` when its turn has come, and resolves with its result. errors: those of `work`; the reason of `refuse`. */
   run<T>(work: () => Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       this.#waiting.push({

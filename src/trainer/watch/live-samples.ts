@@ -23,7 +23,7 @@ const alonePause = 3
 /** Steps may become slower all at once. */
 const maxSteps = 2000
 
-/** What a rank tells in one round. */
+/** Report of a rank in one round. */
 interface Report {
   /** As `packSample` gives it; null for a step that was done again after a device was lost. What is neither counts as null: it is only shown. */
   readonly sample: unknown

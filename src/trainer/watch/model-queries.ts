@@ -17,7 +17,7 @@ import { Gaps } from './between-steps.ts'
 /** Runs over a copy hold a step back for so long at most, or for one run where that takes longer. units: ms. */
 const copyShareMs = 40
 
-/** What looks are at: a model on a device, with all that a task's look may know. */
+/** Subject of queries: a model on a device, with all that a task's query may read. */
 export interface Queried extends Omit<QueryContext, 'program' | 'stateDict' | 'copied'> {
   readonly runtime: AnyRuntime
   /** Without anything that exchanges: each rank looks by itself. */

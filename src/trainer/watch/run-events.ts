@@ -8,7 +8,7 @@ export type { StepParts } from './step-sample.ts'
 
 export type Phase = 'load' | 'compile' | 'broadcast' | 'train' | 'evaluate'
 
-/** What a run tells. */
+/** Events of a run. */
 export type RunEvent =
   | { event: 'phase'; phase: Phase; rank: number }
   | {
@@ -90,7 +90,7 @@ export type RunEvent =
     }
   | {
       event: 'samples'
-      /** What each rank did in one step, about every second; by rank. */
+      /** Work of each rank in one step, about every second; by rank. */
       samples: readonly StepSample[]
       rank: number
     }
@@ -100,7 +100,7 @@ export type RunEvent =
       epoch: number
       /** The mean loss over held-out samples: of all ranks together; with the strategy `alone`, of this rank's replica. */
       loss: number
-      /** What else was measured on them, by the name that the demo's meta gives it. */
+      /** The other figure measured on them, by its name in the demo's meta. */
       metric: string
       /** Its mean over the same samples. */
       value: number
@@ -256,7 +256,7 @@ export interface RankName {
 export interface GroupMember extends RankName {
   /** Of a full batch, those that it begins with. */
   readonly samples: number
-  /** What it computes on, and why. */
+  /** Its device, and why it was chosen. */
   readonly device?: string
   /** Where it is not the run's. */
   readonly proof?: BitProof
@@ -269,7 +269,7 @@ export interface RankPart {
   readonly parameterBytes: number
 }
 
-/** What two runs must share to end with equal bits. */
+/** Facts that two runs must share to end with equal bits. */
 export interface RunRecord {
   config: TrainConfig
   worldSize: number
@@ -283,7 +283,7 @@ export interface RunRecord {
   variants: Record<string, string>
   /** Kernel variant by call as rank 0 measured it for the rows of all ranks; empty unless the run is tuned. */
   measured: Record<string, string>
-  /** What all ranks measured together of their links before the first step: `bucketCapMb` follows from it, unless it is given. */
+  /** Measurement by all ranks of their links before the first step: `bucketCapMb` follows from it, unless it is given. */
   links: LinkMeasurement
   /** By rank. Where nothing is measured, the adapter decides the variants, and everywhere the last bits. */
   adapters: string[]
@@ -295,14 +295,14 @@ export interface TimelineEntry {
   atMs: number
 }
 
-/** What a finished run leaves on each rank, besides the trained parameters. */
+/** Result of a finished run on each rank, besides the trained parameters. */
 export interface TrainerResult {
   steps: number
   /** Mean loss of the last step, as in its event. */
   loss: number
   /** The metric's mean over the last step's samples, as in its event; NaN where no step was left. */
   trainValue: number
-  /** What `trainValue`, `value` and `best` are. */
+  /** The metric of `trainValue`, `value` and `best`. */
   metric: Metric
   /** Of the last evaluation: means over all held-out samples. */
   heldOutLoss: number

@@ -6,7 +6,7 @@ const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
 const hash = v.pipe(v.string(), v.maxLength(16))
 /** An id or a name of a rank. */
 export const nameSchema = v.pipe(v.string(), v.maxLength(100))
-/** What a rank computes on, and why. */
+/** The device of a rank, and why it was chosen. */
 export const deviceSchema = v.pipe(v.string(), v.maxLength(200))
 export const proofSchema = v.object({ samples: hash, parameters: hash, results: hash })
 export const maxUnlikeChars = 500
@@ -53,7 +53,7 @@ const runLogSchema = v.object({
 })
 export type RunLogFile = v.InferOutput<typeof runLogSchema>
 
-/** What a log takes. */
+/** Events that a log takes. */
 export type LoggedEvent =
   | Pick<Extract<RunEvent, { event: 'step' }>, 'event' | 'step' | 'stateHash'>
   | Pick<Extract<RunEvent, { event: 'group' }>, 'event' | 'step' | 'members' | 'proof'>
@@ -61,7 +61,7 @@ export type LoggedEvent =
   | Pick<Extract<RunEvent, { event: 'unlike' }>, 'event' | 'step' | 'text' | 'isLasting'>
 
 /**
- * What one tab saw of a run with `exact`: the hash of each step's state, who trained, how the virtual workers were assigned. One tab can compute
+ * Log of one tab of a run with `exact`: the hash of each step's state, who trained, how the virtual workers were assigned. One tab can compute
  * the run again and compare it step by step (`npm run replay`).
  *
  * Snapshots of the page share it: it only grows, unless it has a bound.
@@ -134,7 +134,7 @@ export class RunLog {
     }
   }
 
-  /** What a file has. `end`: null where the run has not reached its end. A log since step 0 needs no checkpoint that the run resumed from. */
+  /** Returns the contents of a file. `end`: null where the run has not reached its end. A log since step 0 needs no checkpoint that the run resumed from. */
   file(config: object, end: RunLogFile['end']): RunLogFile {
     const isWhole = this.#states[0]?.[0] === 0
     return {

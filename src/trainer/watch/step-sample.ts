@@ -7,7 +7,7 @@ import type { CollectiveSpan } from '../../peer/group/group.ts'
  * Map: StepSample - packSample, unpackSample: as it travels.
  */
 
-/** What a rank does in a step; the index is its number as it travels. `compute`: forward and backward, where the device does not part them. */
+/** Kinds of work of a rank in a step; the index is the kind's number as it travels. `compute`: forward and backward, where the device does not part them. */
 export const spanKinds = [
   'data',
   'forward',
@@ -75,7 +75,7 @@ export interface StepSample {
   readonly memory: MemoryUse
 }
 
-/** What was noted of one step. units: `performance.now()` milliseconds. */
+/** Record of one step. units: `performance.now()` milliseconds. */
 export interface WatchedStep {
   readonly step: number
   readonly marks: readonly { readonly name: string; readonly atMs: number }[]

@@ -8,7 +8,7 @@ const watchedStep = 5
 /** Collectives of a step are buckets; those above are of other use. */
 const maxBuckets = 60_000
 
-/** What happened when in the steps of a run that are watched: which buckets and frames moved while backward still ran. */
+/** Times of events in the steps of a run that are watched: which buckets and frames moved while backward still ran. */
 export class StepTimeline {
   /** The early step that the run's result has. */
   #early: WatchedStep | undefined
@@ -37,7 +37,7 @@ export class StepTimeline {
     this.#watched?.collectives.push(span)
   }
 
-  /** What was taken down last. */
+  /** The newest record. */
   get watched(): WatchedStep | undefined {
     return this.#watched
   }

@@ -78,7 +78,7 @@ export function asWord(type: ScalarName, value: number): number {
 
 const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b))
 
-/** What divides a word for sure. */
+/** Returns a number that divides a word for sure. */
 const multipleOf = (part: Uniform): number =>
   part.kind === 'constant' ? Math.abs(part.value) : (part.multiple ?? 1)
 
@@ -248,7 +248,7 @@ export class Arithmetic {
     )
   }
 
-  /** What integers or truths stay as they are. */
+  /** Returns the operand, an integer or a truth, that the operation does not change. */
   #withoutEffect(operator: string, type: ScalarName, a: Part, b: Part): Part | undefined {
     const isA = (value: number) => a.kind === 'constant' && a.value === value
     const isB = (value: number) => b.kind === 'constant' && b.value === value

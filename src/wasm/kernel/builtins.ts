@@ -8,7 +8,7 @@ import { elementOf, type Value, type Values } from './value.ts'
 
 type Call = Extract<Expression, { kind: 'call' }>
 
-/** What calls need of the writer of a kernel. */
+/** The part of a kernel's writer that calls need. */
 export interface CallWriter {
   readonly arithmetic: Arithmetic
   readonly values: Values

@@ -170,7 +170,7 @@ export class GroupWriter {
     ) as Local<'i32'>
   }
 
-  /** What holds a barrier, or is left before one: all invocations do the same. */
+  /** Writes a statement that holds a barrier, or is left before one: all invocations do the same. */
   #apart(one: Statement, around: Around): void {
     const { code } = this.#writer
     switch (one.kind) {

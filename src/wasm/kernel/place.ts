@@ -6,7 +6,7 @@ import type { Value } from './value.ts'
 /** Which invocations run: those with all bits; null: all. */
 export type Mask = Local<'v128'> | null
 
-/** What can be read by a name, and mostly written. */
+/** A place that can be read by a name, and mostly written. */
 export type Place =
   | { readonly kind: 'value'; readonly value: Value }
   | {

@@ -13,7 +13,7 @@ import type { Mask, Place } from './place.ts'
 import { bytesOf, concrete, fieldOffset, scalar, swizzle, type Type, vectorOf } from './types.ts'
 import { elementOf, type Value, Values } from './value.ts'
 
-/** What has been found out about the variables of a kernel, by where they are: it is written again with that known. */
+/** Findings about the variables of a kernel, by where they are: it is written again with that known. */
 export class Findings {
   /** Variables that differ between invocations, loops that these leave one by one, arrays with computed indices. */
   readonly #marks = new Set<string>()
@@ -36,7 +36,7 @@ export interface Scratch {
   take(bytes: number): number
 }
 
-/** What a writer works on. */
+/** Inputs of a writer. */
 export interface WriterOptions {
   readonly code: FunctionCode
   readonly lanes: 1 | typeof laneCount
@@ -44,7 +44,7 @@ export interface WriterOptions {
   readonly scratch: Scratch
   /** Where a thread's scratch memory begins. */
   readonly scratchBase: Local<'i32'>
-  /** What the module has. */
+  /** Places of the module. */
   readonly global: Map<string, Place>
 }
 
@@ -95,7 +95,7 @@ export abstract class Variables {
     this.scopes.at(-1)!.set(name, place)
   }
 
-  /** What a name stands for. errors: `gpu.compile`. */
+  /** Returns the place that a name stands for. errors: `gpu.compile`. */
   find(name: string, line = 0): Place {
     for (let i = this.scopes.length - 1; i >= 0; i--) {
       const place = this.scopes[i].get(name)
