@@ -43,7 +43,7 @@ export interface RelayLinkOptions {
   windowBytes?: number
 }
 
-/** Address of a link's relay, beside the browser's own WebSocket. */
+/** Fields that a relayed link needs where it opens the browser's own WebSocket. */
 export type RelayPlace = Pick<
   RelayLinkOptions,
   'address' | 'token' | 'channel' | 'side' | 'peerName'

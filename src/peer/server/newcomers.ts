@@ -165,7 +165,7 @@ export class Newcomers {
     }
   }
 
-  /** Follows the first newcomer that is ready: the others have as long as ranks whose run begins. */
+  /** Shortens the wait once the first newcomer is ready: the others have as long as ranks whose run begins. */
   private hurry(): void {
     if (this.isHurried) return
     this.isHurried = true

@@ -26,7 +26,7 @@ import {
 } from './linking.ts'
 import { Newcomers } from './newcomers.ts'
 
-/** Messages that name their epoch, and the others of a member. */
+/** Messages that name their epoch. */
 type EpochMessage = MessageOf<'signal' | 'ready' | 'linkDown' | 'abort' | 'done'>
 export type RunMessage = EpochMessage | MessageOf<'ranks' | 'half' | 'out'>
 

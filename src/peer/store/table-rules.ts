@@ -1,7 +1,7 @@
 import { sameBytes } from '../../util/same-bytes.ts'
 import { counterText, sumOf } from './counter.ts'
 
-/** Table in which `add` and `compareSet` work on values that are not sealed, whoever keeps them. */
+/** The part of a table that `add` and `compareSet` need where its values are not sealed. */
 interface Table {
   get(key: string): Uint8Array | undefined
   set(key: string, value: Uint8Array): unknown
