@@ -19,7 +19,8 @@ import { driveRooms } from '../../support/page-rooms.ts'
 const { served, browser, openContext, openTab } = driveRooms()
 // Firefox says so of each connection to a tab that has closed.
 const openInFirefox = useFirefox((text) => text.startsWith('WebRTC: ICE failed'))
-const settings = (steps: number) => `?demo=playground&batchSize=96&steps=${steps}&maxStepsPerSec=2`
+const settings = (steps: number, stepsPerSec = 2) =>
+  `?demo=playground&batchSize=96&steps=${steps}&maxStepsPerSec=${stepsPerSec}`
 
 /** Tabs of one browser with so many ranks each, in one room; and the link by which another one comes. */
 async function openClass(
@@ -59,10 +60,14 @@ test('24 ranks in three tabs: one tab is closed, another one comes, and all end 
   expect(await maker.locator('#summary').textContent()).toContain('the same on all 20 ranks')
 }, 600_000)
 
-test.each(['close', 'crash'] as const)(
-  'the host of 24 ranks is lost by a %s: the others train on',
-  async (how) => {
-    const [maker, ...others] = (await openClass([8, 8, 8])).pages
+test.each([
+  ['close', true],
+  ['crash', false],
+] as const)(
+  'the host of 24 ranks is lost by a %s: the others train on, and where exact is %s end with the bits of one rank',
+  async (how, exact) => {
+    const ends = `&exact=${exact}`
+    const [maker, ...others] = (await openClass([8, 8, 8], settings(60) + ends)).pages
     await maker!.bringToFront()
     await button(maker!, 'Start').click()
     await reaches(maker!, 10)
@@ -71,6 +76,12 @@ test.each(['close', 'crash'] as const)(
     await Promise.all(others.map((page) => see(page, 'Finished', 240_000)))
     const hashes = await Promise.all(others.map(hashOf))
     expect(new Set(hashes).size).toBe(1)
+    if (!exact) return
+    const { pages } = await openClass([1], settings(60, 60) + ends)
+    await pages[0]!.bringToFront()
+    await button(pages[0]!, 'Start').click()
+    await see(pages[0]!, 'Finished', 240_000)
+    expect(await hashOf(pages[0]!)).toBe(hashes[0])
   },
   600_000,
 )
