@@ -47,7 +47,7 @@ test.each<[string, [Connecting, Connecting], boolean, [number, number]]>([
   expect(words.map((own) => own.length)).toEqual([1, 1])
 })
 
-test('a side that says nothing is waited for, and named', async () => {
+test('bothSides times out and names the side when it says nothing', async () => {
   const env = new VirtualEnv(1)
   const { settled } = sides(env, [{ upMs: 10 }, { upMs: 10 }], true)
   await expect(env.until(settled[0]!)).rejects.toMatchObject({
@@ -58,7 +58,7 @@ test('a side that says nothing is waited for, and named', async () => {
   })
 })
 
-test('a word is told apart from signals', () => {
+test('wordIn returns undefined when a signal is of simple-peer', () => {
   expect(
     [{ isUp: true }, { isUp: false }, { isUp: 1 }, { isUp: true, lane: 1 }, [], null].map(wordIn),
   ).toEqual([true, false, undefined, undefined, undefined, undefined])

@@ -41,7 +41,7 @@ test.each([1, 2])('broadcastBytes gives the root of %s ranks a copy', async (siz
   expect(bytes).toEqual(Uint8Array.of(1, 2, 3))
 })
 
-test('broadcastBytes makes room for one piece, where a rank announces more than comes', async () => {
+test('broadcastBytes allocates one piece only when a rank announces more than it sends', async () => {
   const groups = await ringOf(2)
   const sent = vi.spyOn(groups[1], 'broadcast').mockRejectedValue(new Error('nothing came'))
   const shared = { root: 0, sizeBytes: 2 ** 40, own: undefined, pieceBytes }

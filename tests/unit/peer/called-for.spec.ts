@@ -62,7 +62,7 @@ test.each(pairs)('%s and %s: both are named on all ranks', async (first, second)
     }
 })
 
-test('any two collectives that groups count meet, all-gathers too', async () => {
+test('collectives without keys reject as a mismatch when ranks begin different ones', async () => {
   const env = new VirtualEnv(1)
   const groups = memoryMesh(env, 3)
   const all = groups.map((group) =>
@@ -114,7 +114,7 @@ test.each<[string, (group: ProcessGroup, env: VirtualEnv) => Promise<unknown>, R
   expect(error!.message).toMatch(text)
 })
 
-test('a name is ASCII, and as long as START has room for', async () => {
+test('a label is refused when it is not ASCII or too long for START', async () => {
   const env = new VirtualEnv(1)
   const [group] = memoryMesh(env, 2) as [ProcessGroup, ProcessGroup]
   for (const label of ['Größe', 'x'.repeat(33)]) {
@@ -126,7 +126,7 @@ test('a name is ASCII, and as long as START has room for', async () => {
   }
 })
 
-test('what is no JSON ends in an error that names the rank', async () => {
+test('gatherJson rejects and names the rank when its text is no JSON', async () => {
   const env = new VirtualEnv(1)
   const groups = memoryMesh(env, 2)
   const label = 'training'
@@ -139,7 +139,7 @@ test('what is no JSON ends in an error that names the rank', async () => {
   expect(error!.message).toMatch(/^training: rank 1 sent 5 bytes that are not JSON/)
 })
 
-test('what is no object ends in an error that names the rank', async () => {
+test('gatherJson rejects and names the rank when its value is no object', async () => {
   const env = new VirtualEnv(1)
   const groups = memoryMesh(env, 2)
   const all = [

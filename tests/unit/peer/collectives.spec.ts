@@ -105,7 +105,7 @@ describe.each(sizes)('%i ranks', (size) => {
       }
   })
 
-  test('a barrier opens when the last rank has come', async () => {
+  test('barrier resolves on all ranks when the last one has called it', async () => {
     const env = new VirtualEnv(4)
     const { groups } = memoryRing(env, size, jittery(env))
     let isOpen = false
@@ -117,7 +117,7 @@ describe.each(sizes)('%i ranks', (size) => {
     await env.until(Promise.all([early, groups[0]!.barrier()]))
   })
 
-  test('small records: numbers, and bytes of different lengths', async () => {
+  test('all-gathers return records: numbers, and bytes of different lengths', async () => {
     const env = new VirtualEnv(6)
     const { groups } = memoryRing(env, size, jittery(env))
     const numbers = await env.until(
@@ -177,7 +177,7 @@ test('a mean of halves does not leave their range, where their sum would', async
   }
 })
 
-test('a fast neighbour cannot overwrite another step: one rank takes far longer than the others', async () => {
+test('a fast rank does not overwrite another step when one rank is far slower', async () => {
   const env = new VirtualEnv(3)
   // The link into rank 2 is a hundred times slower, so steps pile up behind it.
   const { groups } = memoryRing(env, 5, (rank) => ({
@@ -292,7 +292,7 @@ test('early data is held within half of the window and never credited before its
   for (const buffer of buffers) expect(bits(buffer)).toEqual(bits(expected))
 })
 
-test('leaving in good order ends no one else: the others hear a goodbye', async () => {
+test('leave fails no other rank: the others receive a goodbye', async () => {
   const env = new VirtualEnv(1)
   const { groups } = memoryRing(env, 3, jittery(env))
   const buffers = randomBuffers(3, 5000, 1)
@@ -308,7 +308,7 @@ test('leaving in good order ends no one else: the others hear a goodbye', async 
   for (const group of groups) expect(group.error).toBeUndefined()
 })
 
-test('a group of one returns at once, and its calls check nothing less', async () => {
+test('a group of one resolves at once and keeps its values', async () => {
   const env = new VirtualEnv(1)
   const { groups } = memoryRing(env, 1)
   const buffer = Float32Array.of(1, 2, 3)

@@ -31,7 +31,7 @@ function deadlines() {
 }
 
 describe('one timer', () => {
-  test('the soonest deadline fires, whatever was launched first, and each once', async () => {
+  test('each deadline fires once, the soonest first', async () => {
     const { env, late, launch } = deadlines()
     const long = launch(5000)
     await env.advance(100)
@@ -43,7 +43,7 @@ describe('one timer', () => {
     ])
   })
 
-  test('what moves puts off its own deadline alone, and what has ended has none', async () => {
+  test('a deadline is extended only by progress of its own collective, and removed when that ends', async () => {
     const { env, waiting, late, launch } = deadlines()
     const moving = launch(1000)
     for (let i = 0; i < 10; i++) {
@@ -65,7 +65,7 @@ describe('one timer', () => {
     ])
   })
 
-  test('stopped is stopped', async () => {
+  test('no deadline fires after stop', async () => {
     const { env, late, watch, launch } = deadlines()
     launch(1000)
     watch.stop()
@@ -92,7 +92,7 @@ describe('what goes on beside a call', () => {
   const long = () => new Uint8Array(400_000)
   const short = () => new Uint8Array(10)
 
-  test('does not put its deadline off', async () => {
+  test('does not extend the deadline of the call', async () => {
     const env = new VirtualEnv(3)
     const groups = memoryMesh(env, 2)
     const error = outcomes([groups[0]!.recv(short(), 1, { deadlineMs: 500 })])
@@ -112,7 +112,7 @@ describe('what goes on beside a call', () => {
     await env.until(outcomes([beside]))
   })
 
-  test('does not put off a collective that a rank never calls, as long as new ones begin', async () => {
+  test('does not extend the deadline of a collective that a rank never calls', async () => {
     const env = new VirtualEnv(3)
     const groups = memoryMesh(env, 3)
     const stuck = outcomes([groups[0]!.barrier({ sequence: 1, deadlineMs: 500 })])
@@ -129,7 +129,7 @@ describe('what goes on beside a call', () => {
     await env.until(outcomes([beside]))
   })
 
-  test('counts where its link takes it first: by the order here', async () => {
+  test('counts when the link carries it first, by the order here', async () => {
     const { env, groups } = slowMesh(2)
     const given = { tag: 1, deadlineMs: 1000 }
     const calls = [
@@ -140,7 +140,7 @@ describe('what goes on beside a call', () => {
     expect(env.now()).toBeGreaterThan(3000)
   })
 
-  test('counts where its link takes it first: by the order on the other side', async () => {
+  test('counts when the link carries it first, by the order on the other side', async () => {
     const { env, groups } = slowMesh(2)
     const given = { tag: 1, deadlineMs: 1000 }
     const calls = [

@@ -17,7 +17,7 @@ import { memoryRing, outcomes } from '../../support/memory-ring.ts'
 
 // Ranks that want different things of each other, and a neighbour that speaks the protocol wrongly.
 
-test('ranks that call different collectives hear it from each other, before any byte is written', async () => {
+test('a collective rejects before any byte is written when ranks call different ones', async () => {
   const cases: [(group: ProcessGroup, rank: number) => Promise<unknown>, RegExp][] = [
     [
       (group, rank) => group.allReduce(new Float32Array(100 + rank), { sequence: 1 }),
@@ -57,7 +57,7 @@ test('ranks that call different collectives hear it from each other, before any 
     }
 })
 
-test('ranks of different groups do not start: the HELLO says so', async () => {
+test('a session does not start when HELLO shows another group', async () => {
   const env = new VirtualEnv(1)
   const [first, second] = memoryPair(env)
   const common = { env, epoch: 1, rank: 0, peerRank: 1, config: {} }
@@ -76,7 +76,7 @@ test('ranks of different groups do not start: the HELLO says so', async () => {
   )
 })
 
-test('an ABORT that no link could pass on ends this rank, and is passed on as far as it fits', async () => {
+test('ABORT ends the rank when its text is too long, and goes on truncated', async () => {
   const env = new VirtualEnv(1)
   const pairs = [1, 2].map(() => memoryPair(env, { maxMessageBytes: 1024 }))
   const links = new Map(pairs.map(([link], at) => [at + 1, link]))
@@ -208,7 +208,7 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     expect(error.message).toMatch(text)
   })
 
-  test('pings over a link by which nothing is read get no answers', async () => {
+  test('gets no answers to pings when it reads nothing', async () => {
     const env = new VirtualEnv(1)
     const [link, hand] = memoryPair(env)
     const session = new Session({ link, env, epoch: 3, rank: 0, peerRank: 1, size: 2 })

@@ -38,7 +38,7 @@ describe('a lost member', () => {
     expect(a!.elastic.roster!.before).toEqual([])
   })
 
-  test('of one that says bye the others have the next roster within 200 ms', async () => {
+  test('the others have the next roster within 200 ms when it says bye', async () => {
     const [a, b, c] = elasticMember('abc')
     b!.elastic.resign('the tab was closed')
     const next = [a!.elastic.next(), c!.elastic.next()]
@@ -46,7 +46,7 @@ describe('a lost member', () => {
     expect(place.world.now()).toBeLessThan(200)
   })
 
-  test('of one whose process has ended, while its links seem to be up, within half a second', async () => {
+  test('the others have the next roster within half a second when its process ends but its links seem up', async () => {
     const all = elasticMember('abc') as [Member, Member, Member]
     const [a, b, c] = all
     silence(b, all)
@@ -93,14 +93,14 @@ describe('a lost member', () => {
     for (const group of groups) group.destroy()
   })
 
-  test('one that says bye is dead at once, and does not count', async () => {
+  test('counts as dead at once when it says bye', async () => {
     const [a, b, c] = elasticMember('abc')
     b!.elastic.resign('the tab was closed')
     c!.elastic.resign('the tab was closed')
     expect(await namesOf(a!.elastic.next())).toBe('a')
   })
 
-  test('where most are lost without a word, one that is left says whom it misses', async () => {
+  test('a survivor names those that it misses when most are lost without a goodbye', async () => {
     const [a, b, c] = elasticMember('abc')
     crash(b!)
     crash(c!)
@@ -112,7 +112,7 @@ describe('a lost member', () => {
     expect(a!.received.at(-1)).toBe('decided')
   })
 
-  test('the senior member falls silent: the next one leads', async () => {
+  test('the next member leads when the most senior one falls silent', async () => {
     const all = elasticMember('abc')
     const [a, b, c] = all as [Member, Member, Member]
     silence(a, all)
@@ -124,7 +124,7 @@ describe('a lost member', () => {
   })
 })
 
-test('the last of 64 members calls within half a minute when nobody else does', async () => {
+test('the last of 64 members calls within 30 s when nobody else does', async () => {
   const ids = Array.from({ length: 64 }, (_, at) => `m${at}`)
   const last = member('m63', { ballot: 1, members: ids })
   const heard: string[] = []
@@ -142,7 +142,7 @@ test('the last of 64 members calls within half a minute when nobody else does', 
 })
 
 describe('an end that a person asks for', () => {
-  test('reaches members that form their next group, and newcomers of one of them', async () => {
+  test('reaches members while they form their next group, and newcomers of one of them', async () => {
     const [a, b, c] = elasticMember('abc') as [Member, Member, Member]
     const joiner = join('x', [c])
     await place.world.advance(100)
@@ -211,7 +211,7 @@ describe('half of the members', () => {
     return { a, b, next }
   }
 
-  test('the one that the server hears first continues, the other waits', async () => {
+  test('the half that reaches the server first continues, the other waits', async () => {
     const stored = new Map<number, readonly string[]>()
     const firstHalf = async (ballot: number, _: unknown, lives: readonly string[]) => {
       if (!stored.has(ballot)) stored.set(ballot, lives)
@@ -228,7 +228,7 @@ describe('half of the members', () => {
     expect(a.received).toEqual(['stop'])
   })
 
-  test('a death that is known while the server is asked makes the rest more than half', async () => {
+  test('the rest is more than half when a death becomes known while the server is asked', async () => {
     let answer: (lives: readonly string[]) => void = () => undefined
     const firstHalf = () =>
       new Promise<readonly string[]>((resolve) => {
@@ -246,7 +246,7 @@ describe('half of the members', () => {
     expect(a.received).toEqual(['stop'])
   })
 
-  test('one whose only other member said bye asks the server, and continues at once', async () => {
+  test('a member asks the server and continues at once when its only other member said bye', async () => {
     const asked: unknown[] = []
     const [a, b] = elasticMember('ab', async (...half) => {
       asked.push(half)
@@ -285,7 +285,7 @@ describe('half of the members', () => {
     expect(a.received).toEqual(['stop', 'undecided b', 'decided'])
   })
 
-  test('one that lacks a link is told to leave where the server cannot know the half', async () => {
+  test('a member without a link has to leave when the server cannot know the half', async () => {
     const [a, b, c] = elasticMember('abcd', async () => null, 'd') as [Member, Member, Member]
     b.links.get('c')!.close('the connection failed')
     const refused = expect(c.elastic.next()).rejects.toThrow(/lost links to other members/)
@@ -294,7 +294,7 @@ describe('half of the members', () => {
     await refused
   })
 
-  test('one goes on alone with the half that it has won with another, once that one says bye', async () => {
+  test('a member continues alone when the other member of the half that won says bye', async () => {
     const all = elasticMember('abcd', async (ballot) =>
       ballot === 1 ? ['a', 'b'] : ['a'],
     ) as Member[]
@@ -309,7 +309,7 @@ describe('half of the members', () => {
     expect(await namesOf(alone)).toBe('a')
   })
 
-  test('of two that went on with a half, and lose each other, the first goes on', async () => {
+  test('the first of two members of a winning half continues when they lose each other', async () => {
     const halves = new Map([[1, ['a', 'b']]])
     const all = elasticMember('abcd', async (ballot, _, lives) => {
       if (!halves.has(ballot)) halves.set(ballot, [...lives])
@@ -328,7 +328,7 @@ describe('half of the members', () => {
     expect(b.elastic.roster!.members).toEqual(['a', 'b'])
   })
 
-  test('without a server neither continues until a person says so', async () => {
+  test('neither half continues without a server until a person decides', async () => {
     const { a, b, next } = await lose()
     expect([a.received, b.received]).toEqual([
       ['stop', 'undecided b'],
@@ -339,14 +339,14 @@ describe('half of the members', () => {
     expect(a.elastic.roster!.ballot).toBe(1)
   })
 
-  test('where the server cannot be reached a person decides, too', async () => {
+  test('a person decides when the server cannot be reached', async () => {
     const { a } = await lose(() => Promise.reject(new Error('the server is not there')))
     expect(a.received).toEqual(['stop', 'undecided b'])
   })
 })
 
 describe('a member that may not decide', () => {
-  test('says the newest step that one of those who answered has, as it is when each calls', async () => {
+  test('reports the newest step of those that answered, at each call', async () => {
     const [a, b, ...others] = elasticMember('abcde') as [Member, Member, ...Member[]]
     a.step = 8
     b.step = 12
@@ -364,7 +364,7 @@ describe('a member that may not decide', () => {
     expect(b.abouts).toEqual([{ ...about, step: 13 }])
   })
 
-  test('says that a dead one had more, and the newest step here', async () => {
+  test('reports the newest step here when a dead member had newer ones', async () => {
     const [a, b] = elasticMember('ab') as [Member, Member]
     a.step = 8
     b.elastic.resign('the tab was closed')
@@ -374,7 +374,7 @@ describe('a member that may not decide', () => {
     expect(a.abouts).toEqual([{ missing: ['b'], hadMore: true, step: 8 }])
   })
 
-  test('says that nobody here has the state of the run', async () => {
+  test('reports when nobody here has the state of the run', async () => {
     const [a] = elasticMember('a') as [Member]
     const x = join('x', [a])
     await place.world.advance(100)
@@ -388,7 +388,7 @@ describe('a member that may not decide', () => {
 })
 
 describe('a member that is left out', () => {
-  test('hears it from the leader that it has answered', async () => {
+  test('is informed by the leader that it has answered', async () => {
     const [a, b, c] = elasticMember('abc') as [Member, Member, Member]
     b.links.get('c')!.close('the connection failed')
     const refused = expect(c.elastic.next()).rejects.toThrow(
@@ -403,7 +403,7 @@ describe('a member that is left out', () => {
     expect([a.received, b.received]).toEqual([['stop'], ['stop']])
   })
 
-  test('says so to those that wait for it, which come in again too', async () => {
+  test('informs those that wait for it, which join again too', async () => {
     const [a, b, c, d, e] = elasticMember('abcde') as Member[]
     for (const one of [d!, e!])
       for (const { id } of [a!, b!, c!]) one.links.get(id)!.close('the connection failed')
@@ -418,7 +418,7 @@ describe('a member that is left out', () => {
     expect(e!.received).toEqual(['stop', 'out'])
   })
 
-  test('hears it from a member of a newer roster that it calls', async () => {
+  test('is informed by a member of a newer roster that it calls', async () => {
     const [a, b] = elasticMember('ab') as [Member, Member]
     const late = member('c', founding('abc'))
     b.elastic.resign('the tab was closed')
@@ -431,7 +431,7 @@ describe('a member that is left out', () => {
   })
 })
 
-test('members that are done disturb nobody', async () => {
+test('members that have finished do not stop the others', async () => {
   const [a, b, c] = elasticMember('abc') as [Member, Member, Member]
   a.elastic.resign('its run is over', true)
   await place.world.advance(100)
@@ -478,7 +478,7 @@ test('a member stays when a newcomer comes as the next life of its tab', async (
   expect(await Promise.all(next.map(namesOf))).toEqual(Array(4).fill('abcb.9'))
 })
 
-test('newcomers that refuse a call do not keep a member from saying whom it misses', async () => {
+test('a member still names those that it misses when newcomers refuse its call', async () => {
   const alone = member('a', founding('abc'))
   const [near, far] = memoryPair(place.world)
   const newcomer = new EpochLinks(far)
@@ -523,7 +523,7 @@ describe('what a link carries', () => {
     expect(a.elastic.roster!.members).toEqual(['a', 'b'])
   })
 
-  test('a newcomer hears who is at the other end, and closes a link that begins otherwise', async () => {
+  test('a newcomer closes a link when its first message does not say who is at the other end', async () => {
     const joiner = member('x', null)
     const good = control('{"type":"hello","id":"a"}')
     const bad = control('{"type":"leave","ballot":1}')
@@ -535,7 +535,7 @@ describe('what a link carries', () => {
     expect([good.other.isUp, bad.other.isUp]).toEqual([true, false])
   })
 
-  test('nobody lets a newcomer in: it is out after a while', async () => {
+  test('a newcomer gives up after a while when nobody lets it in', async () => {
     const joiner = member('x', null)
     const refused = expect(joiner.elastic.next()).rejects.toThrow(/nobody has let it in/)
     await place.world.advance(elasticTimes.joinMs)

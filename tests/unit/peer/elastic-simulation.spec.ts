@@ -15,7 +15,7 @@ import { Trace } from '../../support/simulation/trace.ts'
 setFlagsFromString('--expose-gc')
 const collectGarbage: () => void = runInNewContext('gc')
 
-test('12 seeds: no two groups train, and all end with the state of one undisturbed member', async () => {
+test('elastic runs of 12 seeds never have two groups and end with the state of an undisturbed one', async () => {
   const total = { injected: 0, rosters: 0, echoes: 0, done: 0, compared: 0 }
   for (let seed = 1; seed <= 12; seed++) {
     const { injected, rosters, echoes, done, hash } = await checkElastic(seed)
@@ -44,7 +44,7 @@ test('every sixteenth cell of faults, moments and roles: 1 seed', async () => {
   for (const cell of cells.filter((_, at) => at % 16 === 0)) await checkElastic(1, { cell })
 }, 60_000)
 
-test('a seed decides everything: twice the same at the same moments', async () => {
+test('a simulation repeats message by message when its seed is the same', async () => {
   for (const seed of [7, 8]) {
     const traces = [new Trace(), new Trace()]
     for (const trace of traces) await simulateElastic(drawElastic(seed), trace)
@@ -53,7 +53,7 @@ test('a seed decides everything: twice the same at the same moments', async () =
   }
 })
 
-test('a message fault strikes a message that its member sends in the planned moment', async () => {
+test('a message fault happens to a message that its member sends at the planned moment', async () => {
   const found: (string | undefined)[][] = []
   for (const moment of ['updating', 'after the update', 'saving'] as const)
     for (let seed = 1; seed <= 8; seed++) {
@@ -89,7 +89,7 @@ test.each([
   await checkElastic(seed)
 })
 
-test('a leader that says bye, wins the half and is left out: its next life proves that it has gone', async () => {
+test('the next life of a leader proves that it has gone when it said bye, won the half and was left out', async () => {
   await checkElastic(1_002_271, { liar: 'member' })
 })
 
@@ -103,12 +103,12 @@ test('a member of a ring whose neighbour cannot be linked keeps its link to the 
   expect((await simulateElastic(world)).violations).toEqual([])
 })
 
-test('a leader that dies with its decision in a ring: those that have heard it prove nothing before all are there', async () => {
+test('a decision proves nothing until all members have it when its leader dies in a ring', async () => {
   const world = { ...drawElastic(274, { liar: 'member', members: [17, 20] }), steps: 2 }
   expect((await simulateElastic(world)).violations).toEqual([])
 })
 
-test('those that hold the state are lost while a newcomer takes it: a person decides', async () => {
+test('a person decides when all that hold the state are lost while a newcomer receives it', async () => {
   const member = (machine: number) => ({ device: 0, machine })
   const loss = { kind: 'close', moment: 'state transfer', role: 'donor', ms: 0 } as const
   const { violations } = await simulateElastic({
@@ -127,7 +127,7 @@ test('those that hold the state are lost while a newcomer takes it: a person dec
   expect(violations).toEqual([])
 })
 
-test('memory is bounded: a member keeps no group of those that came and went', async () => {
+test('a member keeps no group of members that joined and left', async () => {
   const count = 12
   const world = new ElasticWorld({
     seed: 1,
@@ -206,17 +206,17 @@ test.each([
   60_000,
 )
 
-test('where whoever has a link may say anything, a newcomer breaks a run', async () => {
+test('the simulator finds a broken run when a newcomer may send any message', async () => {
   expect(await violationOf(weakRules['no rights'], drawn(1, { liar: 'newcomer' }))).not.toBe('')
 })
 
-test('where members may change what they pass on, one of a ring gets honest links ended', async () => {
+test('the simulator finds ended honest links when members of a ring may change passed messages', async () => {
   const world = { ...drawElastic(5, { liar: 'member', members: [17, 20] }), steps: 10 }
   expect(await violationOf(weakRules['no signatures'], [world])).toMatch(
     /which no fault had struck/,
   )
 }, 60_000)
 
-test('where a half asks a new server, it cannot know which half came first', async () => {
+test('no two groups train when a half asks a new server', async () => {
   for (const world of newServers) expect((await simulateElastic(world)).violations).toEqual([])
 })

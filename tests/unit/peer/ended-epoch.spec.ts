@@ -7,7 +7,7 @@ import { memoryRing, outcomes } from '../../support/memory-ring.ts'
 
 // A rank ends the epoch, by aborting or by leaving: what the others hear.
 
-test('abort from outside reaches every rank, with code and text', async () => {
+test('abort reaches every rank with code and text when the owner calls it', async () => {
   const env = new VirtualEnv(1)
   const { groups } = memoryRing(env, 5, () => ({ delayMs: () => 2 }))
   const heard: string[] = []
@@ -26,7 +26,7 @@ test('abort from outside reaches every rank, with code and text', async () => {
   expect((await groups[0]!.failed).code).toBe('peer.aborted')
 })
 
-test('what the server alone says crosses as an abort when a rank says it; who is lost is a field', async () => {
+test('a code of the server alone arrives as peer.aborted when a rank sends it', async () => {
   const env = new VirtualEnv(1)
   for (const [code, heard] of [
     ['peer.removed', 'peer.aborted'],
@@ -88,7 +88,7 @@ describe('every rank tells each fact of a failure once', () => {
     ])
   })
 
-  test('the rank that leaves rejects what it still waits for', async () => {
+  test('leave rejects the collectives that the rank still waits for', async () => {
     const env = new VirtualEnv(1)
     const { groups } = memoryRing(env, 3)
     const pending = outcomes([groups[0]!.barrier()])
@@ -98,7 +98,7 @@ describe('every rank tells each fact of a failure once', () => {
   })
 })
 
-test('a rank that leaves in the middle ends the others; one that has finished does not', async () => {
+test('leave ends the others when collectives are open, and not when all have finished', async () => {
   const env = new VirtualEnv(1)
   const { groups } = memoryRing(env, 3, () => ({ delayMs: () => 1 }))
   const pending = outcomes(groups.slice(1).map((group) => group.barrier()))
@@ -111,7 +111,7 @@ test('a rank that leaves in the middle ends the others; one that has finished do
     )
 })
 
-test('a goodbye that nobody answers is no failure of the one that leaves', async () => {
+test('leave resolves when nobody answers its goodbye', async () => {
   const env = new VirtualEnv(1)
   const freeze: Fault = { kind: 'freeze', matches: () => env.now() >= 100 }
   const { groups } = memoryRing(env, 3, (rank) => (rank === 0 ? { forward: [freeze] } : {}))
@@ -135,7 +135,7 @@ test('ranks that leave one after the other keep no timers', async () => {
   expect(env.timers).toBe(0)
 })
 
-test('who still waits for HELLO hears at once that the epoch is over', async () => {
+test('a rank that waits for HELLO rejects at once when the epoch ends', async () => {
   const env = new VirtualEnv(1)
   const cut: Fault = { kind: 'one-way', matches: () => true }
   const { groups } = memoryRing(env, 4, (rank) => (rank === 0 ? { backward: [cut] } : {}))

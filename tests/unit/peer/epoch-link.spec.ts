@@ -98,7 +98,7 @@ test('a loss in a group that some ranks have not asked for yet brings all of the
   await env.until(Promise.all(third.map((group) => group.barrier())))
 })
 
-test('a group that was lost before all were there is passed over by those that had not joined it', async () => {
+test('ranks skip a group when it was lost before they joined it', async () => {
   const size = 4
   const env = new VirtualEnv(8)
   const ranks = ranksOf(env, size)
@@ -119,7 +119,7 @@ test('a group that was lost before all were there is passed over by those that h
   await env.until(Promise.all(last.map((group) => group.barrier())))
 })
 
-test('a failure of another kind is followed by no group', async () => {
+test('no group follows a failure of another kind', async () => {
   const env = new VirtualEnv(9)
   const ranks = ranksOf(env, 3)
   const groups = await env.until(Promise.all(ranks.map(({ ring }) => ring.first())))
@@ -128,7 +128,7 @@ test('a failure of another kind is followed by no group', async () => {
   for (const { groups: all } of ranks) expect(all).toHaveLength(1)
 })
 
-test('a transport that ended in between ends the following group too', async () => {
+test('the following group ends too when the transport ended in between', async () => {
   const env = new VirtualEnv(6)
   const transports: MemoryLink[] = []
   const ranks = ranksOf(env, 2, transports)

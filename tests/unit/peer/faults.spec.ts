@@ -207,7 +207,7 @@ test('a link that ends while nothing is under way is a failure at once', async (
   for (const group of groups) expect(group.error?.code).toBe('peer.lost')
 })
 
-test('our own long pause is not taken for the neighbour’s death', async () => {
+test('a rank does not report a neighbour as dead after its own long pause', async () => {
   const env = new VirtualEnv(1)
   const { groups } = memoryRing(env, 2)
   await env.until(Promise.all(groups.map((group) => group.ready())))

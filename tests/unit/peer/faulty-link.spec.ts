@@ -23,14 +23,14 @@ async function reduceWith(faults: Partial<LinkFaults>) {
   return { errors, buffers, faulty, tookMs: env.now() - began }
 }
 
-test('without faults it is the link that it wraps', async () => {
+test('FaultyLink passes all messages on when it has no faults', async () => {
   const { errors, buffers, faulty } = await reduceWith({})
   expect(errors).toEqual([undefined, undefined])
   expect(buffers.map((buffer) => buffer[29_999])).toEqual([3, 3])
   expect(faulty.lost).toBe(0)
 })
 
-test('late messages are late, and the sums are right', async () => {
+test('collectives have the right sums when messages are late', async () => {
   const { errors, buffers, tookMs } = await reduceWith({ delayMs: 40 })
   expect(errors).toEqual([undefined, undefined])
   expect(buffers.map((buffer) => buffer[0])).toEqual([3, 3])

@@ -197,14 +197,14 @@ test('a newcomer whose link carries nothing waits', async () => {
   expect(x.received).toEqual([])
 })
 
-test('the round trip of a link does not count', async () => {
+test('the rate of a link does not depend on its round trip', async () => {
   const [a, b] = train()
   join('x', [a, b], { delayMs: () => 400, bytesPerMs: 2000 })
   await world.advance(5000)
   expect(a.received).toEqual(['wish'])
 })
 
-test('a run of long steps lets in what a run of short ones does not', async () => {
+test('a slow newcomer is let in when steps are long, and not when they are short', async () => {
   const [a, b] = train()
   pace = { ...pace, stepMs: 6000 }
   join('x', [a, b], slow())

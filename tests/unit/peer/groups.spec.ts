@@ -61,7 +61,7 @@ describe('groups of some ranks', () => {
       )
   })
 
-  test('ranks that make other groups hear it', async () => {
+  test('newGroup rejects when ranks make different groups', async () => {
     const { env, groups } = open(3)
     const errors = await env.until(
       outcomes(groups.map((group, rank) => group.newGroup(rank === 2 ? [0, 1] : [0, 2]))),
@@ -98,13 +98,13 @@ describe('groups of some ranks', () => {
     },
   )
 
-  test('without ranks it is of all', async () => {
+  test('newGroup has all ranks by default', async () => {
     const { env, groups } = open(3)
     const all = await env.until(Promise.all(groups.map((group) => group.newGroup())))
     expect(all.map((group) => ifMember(group)?.ranks)).toEqual([0, 1, 2].map(() => [0, 1, 2]))
   })
 
-  test('in a ring a group of neighbours is one, others are refused on all ranks', async () => {
+  test('newGroup in a ring takes neighbours, and rejects on all ranks for others', async () => {
     const env = new VirtualEnv(2)
     const { groups } = memoryRing(env, 5)
     const pair = await makeGroups(env, groups, [2, 3])
@@ -154,7 +154,7 @@ describe('a group that fails', () => {
     isUntouched(groups)
   })
 
-  test('by its deadline leaves what stood behind it', async () => {
+  test('lets later collectives run when its deadline has passed', async () => {
     const { env, groups } = open(3)
     const [zero, one] = await makeGroups(env, groups, [0, 1])
     const late = outcomes([zero!.barrier({ deadlineMs: 500 })])
@@ -182,7 +182,7 @@ describe('a group that fails', () => {
     isUntouched(groups)
   })
 
-  test('by a lost rank ends all groups', async () => {
+  test('ends all groups when a rank is lost', async () => {
     const { env, groups } = open(3)
     const [zero] = await makeGroups(env, groups, [0, 1])
     zero!.abort(new RunError('peer.lost', 'rank 1 lost its device', { ranks: [1] }))
@@ -191,7 +191,7 @@ describe('a group that fails', () => {
   })
 })
 
-test('records of all are met once', async () => {
+test('allGatherBytes calls onstarted once on each rank', async () => {
   const { env, groups } = open(3)
   let met = 0
   const onstarted = () => {
@@ -246,7 +246,7 @@ describe('messages between two', () => {
     })
   })
 
-  test('tags pass each other', async () => {
+  test('messages with other tags arrive out of order', async () => {
     const { env, groups } = open(2)
     const got = [new Int32Array(1), new Int32Array(1)]
     await env.until(
@@ -349,7 +349,7 @@ describe('a group that is retired', () => {
     await expect(sum).rejects.toMatchObject({ code: 'peer.aborted' })
   })
 
-  test('is what all groups of an epoch are once it is left', async () => {
+  test('all groups of an epoch are retired once it is left', async () => {
     const { env, groups } = open(2)
     const parts = await makeGroups(env, groups, [0, 1])
     expect(parts.map((part) => part!.isDestroyed)).toEqual([false, false])

@@ -48,7 +48,7 @@ test('large messages count by their bytes', () => {
   expect([put(), put(), put()]).toEqual([true, true, false])
 })
 
-test('what waits is dropped when its sender has lied', async () => {
+test('messages that wait are dropped when their sender has lied', async () => {
   const taken: number[] = []
   const { inbox, check } = busy()
   inbox.put(1, () => void taken.push(1), maxWaitingBytes)

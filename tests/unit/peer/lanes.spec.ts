@@ -69,7 +69,7 @@ describe('lanes', () => {
     expect(counts.map(({ messagesSent }) => messagesSent)).toEqual([1, 1, 1])
   })
 
-  test('a lane that ends before it has carried anything is left out', async () => {
+  test('a lane is left out when it ends before it has carried anything', async () => {
     const env = new VirtualEnv(1)
     const { near, far, lanes } = join(env, [{}, {}, {}])
     const at = { near: heard(near), far: heard(far) }
@@ -83,7 +83,7 @@ describe('lanes', () => {
     expect(at.near).toEqual({ messages: ['b'], ends: [] })
   })
 
-  test('one that ends later ends the link, after what the others still bring', async () => {
+  test('the link ends when a used lane ends, after what the others still bring', async () => {
     const env = new VirtualEnv(1)
     const { near, far, lanes } = join(env, [
       { delayMs: () => 1, highWaterBytes: 8 },
@@ -106,7 +106,7 @@ describe('lanes', () => {
     expect(at.near.messages).toEqual([])
   })
 
-  test('what lanes have carried is counted after their end, and after that of the link', async () => {
+  test('stats count the bytes of lanes that have ended, also after the end of the link', async () => {
     const env = new VirtualEnv(1)
     const { near, far, lanes } = join(env, [{ highWaterBytes: 8 }, { highWaterBytes: 8 }])
     const { messages } = heard(far)
@@ -143,7 +143,7 @@ describe('lanes', () => {
     }
   })
 
-  test('what is too short to have a number ends the link by name', async () => {
+  test('a message too short for a number ends the link with an error', async () => {
     const env = new VirtualEnv(1)
     const [[ownA, otherA], [ownB]] = [memoryPair(env), memoryPair(env)]
     const { ends } = heard(withLane(ownA, ownB, 1))

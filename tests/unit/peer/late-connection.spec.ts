@@ -29,7 +29,7 @@ beforeEach(() => {
 })
 
 describe('a late connection', () => {
-  test('gives on signals that came before its code, in their order, behind the start', async () => {
+  test('passes on signals in order after the start when they came before its code', async () => {
     const connection = made()
     connection.start()
     connection.receive(1, 'offer')
@@ -41,7 +41,7 @@ describe('a late connection', () => {
     expect(await connection.stats()).toEqual({ lanes: 1 })
   })
 
-  test('closed before its code has come, it never starts', async () => {
+  test('never starts when it is closed before its code has loaded', async () => {
     const connection = made()
     connection.start()
     connection.close()

@@ -49,7 +49,7 @@ describe('neighbours in a room that waits', () => {
     expect(tabs.flatMap(({ errors }) => errors)).toEqual([])
   })
 
-  it('end where a run begins, and are made anew behind it', async () => {
+  it('links end when a run begins, and are made again after it', async () => {
     const world = new LobbyTabs()
     const tabs = await world.fill(5)
     await world.env.advance(8_000)
@@ -74,7 +74,7 @@ describe('neighbours in a room that waits', () => {
     expect(world.open.size).toBe(10)
   })
 
-  it('follow who leaves, reloads, and gets another rank', async () => {
+  it('links follow members that leave, reload, or get another rank', async () => {
     const world = new LobbyTabs()
     const tabs = await world.fill(5)
     await world.env.advance(8_000)
@@ -112,7 +112,7 @@ describe('neighbours in a room that waits', () => {
     expect(world.open.size).toBe(2)
   })
 
-  it('who cannot be reached is told at once, called again ever more rarely, and measured once there is a way', async () => {
+  it('a member out of reach is reported at once, called at growing intervals, and measured once there is a way', async () => {
     const world = new LobbyTabs()
     world.apart.add('t1 t2')
     const tabs = await world.fill(4)
@@ -130,7 +130,7 @@ describe('neighbours in a room that waits', () => {
     expect(tabs.flatMap(({ errors }) => errors)).toEqual([])
   })
 
-  it('a page that was not there yet for its first call is called again, and not told as out of reach; one that stays deaf is', async () => {
+  it('a page is reported as out of reach only when it answers no second call', async () => {
     const world = new LobbyTabs()
     world.deaf.add('t1')
     const tabs = await world.fill(3)
@@ -149,7 +149,7 @@ describe('neighbours in a room that waits', () => {
     expect(wordsOf(first)['t0']).toEqual(['t1', null])
   })
 
-  it('a tab that is frozen is told as out of reach, and measured again when it thaws', async () => {
+  it('a frozen tab is reported as out of reach, and measured again when it resumes', async () => {
     const world = new LobbyTabs()
     const tabs = await world.fill(3)
     await world.env.advance(6_000)
@@ -175,7 +175,7 @@ describe('the server', () => {
   const box = 'b'.repeat(16)
   const idOf = (world: RendezvousWorld, tab: string) => world.last(tab, 'welcome').id
 
-  it('passes boxes between neighbours of a room that waits, and drops all others', async () => {
+  it('passes boxes between neighbours of a waiting room, and drops all others', async () => {
     const world = new RendezvousWorld()
     await world.fill(5)
     for (const to of ['t1', 't4', 't2', 't0'])
@@ -190,7 +190,7 @@ describe('the server', () => {
     expect(world.all('t0', 'error')).toEqual([])
   })
 
-  it('carries no data by them: more than a link needs are refused, and the member stays', async () => {
+  it('refuses boxes beyond what a link needs, and keeps the member', async () => {
     const world = new RendezvousWorld()
     await world.fill(2)
     const to = idOf(world, 't1')

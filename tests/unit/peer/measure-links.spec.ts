@@ -19,7 +19,7 @@ function links(hopMs: number | (() => number), bytesInFlight: number) {
   })
 }
 
-test('far links take what has few hops, and all ranks choose alike', async () => {
+test('measureLinks chooses few hops when links are far, the same on all ranks', async () => {
   const env = new VirtualEnv(1)
   // No size is slow by itself: only hops cost.
   const groups = memoryMesh(env, 5, links(20, 2 ** 30))
@@ -31,7 +31,7 @@ test('far links take what has few hops, and all ranks choose alike', async () =>
   expect(groups.map((group) => group.choice)).toEqual(groups.map(() => choice))
 })
 
-test('where bytes cost and hops do not, one shot is not taken', async () => {
+test('measureLinks does not choose one shot when bytes cost and hops do not', async () => {
   const env = new VirtualEnv(2)
   // 4 KB a millisecond: one shot sends twice the bytes that the others do.
   const groups = memoryMesh(env, 4, links(1, 4096))

@@ -41,7 +41,7 @@ const rosterOf = async (all: readonly Member[]) => {
   return names[0]!
 }
 
-test('what others say is one line without control characters, also where it is signed', () => {
+test('texts of others become one line without control characters, also when signed', () => {
   const why = 'gone\u001b]0;title\u0007\nfor good'
   const body = inOrder({ type: 'bye', entered: 1, isDone: false, why })
   const received = { type: 'pass', from: 'a', number: 1, to: ['c'], body } as const
@@ -126,7 +126,7 @@ describe('a message to members without a link', () => {
     return { ...lie, ...signedBy('m4', signedText(lie)) }
   }
 
-  test('that a neighbour has invented is not heard, and the next true one is, whatever its number', async () => {
+  test('is dropped when a neighbour has invented it, and the next true one arrives', async () => {
     const { all, ids, forgers, run } = netOf(24, roomEdges(24))
     for (const number of [1, Number.MAX_SAFE_INTEGER])
       void all[5]!.take('m4', invented(number, ids))
@@ -153,7 +153,7 @@ describe('a message to members without a link', () => {
     expect(await run()).toEqual(['m5 < m0 leave'])
   })
 
-  test('is one of few that a member may have passed on at once: those of others arrive', async () => {
+  test('is limited in number for each member, and those of others still arrive', async () => {
     const { env, all, used, run } = netOf(24, roomEdges(24))
     for (let count = 0; count < 4000; count++) all[0]!.send(['m11'], { type: 'leave', ballot: 1 })
     all[5]!.send(['m18'], { type: 'leave', ballot: 1 })
@@ -165,7 +165,7 @@ describe('a message to members without a link', () => {
     expect(used.get('m9 m11')).toBeLessThan(burst + 300)
   })
 
-  test('is on its way before the links may be closed', async () => {
+  test('is sent before the links may be closed', async () => {
     const { all, used, run } = netOf(24, roomEdges(24))
     all[0]!.send(['m11'], { type: 'leave', ballot: 1 })
     let count = 0
@@ -176,7 +176,7 @@ describe('a message to members without a link', () => {
     expect(count).toBeGreaterThan(0)
   })
 
-  test('arrives while any way is left', async () => {
+  test('arrives as long as any way is left', async () => {
     const { all, ids, gone, run } = netOf(64, roomEdges(64))
     for (const [at, id] of ids.entries()) if (at % 2 === 1 && at !== 33) gone.add(id)
     all[0]!.send(['m33'], { type: 'leave', ballot: 1 })
@@ -194,7 +194,7 @@ describe('a ring of members', () => {
     expect(left[0]!.elastic.roster!.isRing).toBe(true)
   })
 
-  test('has a roster in all members when its leader falls silent with it', async () => {
+  test('has a roster in all members when its leader falls silent after it decided', async () => {
     const all = ringOf(24)
     const [a] = all as [Member, ...Member[]]
     let lastMs = Number.POSITIVE_INFINITY
@@ -308,7 +308,7 @@ describe('a ring of members', () => {
     expect(elastic.presence.dead.size).toBeLessThan(300)
   })
 
-  test('passes nothing on for one that is not in it', async () => {
+  test('passes no message on for a member that is not in it', async () => {
     const all = ringOf(24)
     const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
     const stranger = new EpochLinks(far)

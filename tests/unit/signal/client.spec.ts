@@ -26,7 +26,7 @@ describe('SignalClient', () => {
     expect(world.server!.counts).toEqual({ rooms: 0, connections: 0 })
   })
 
-  it('a server that falls silent is lost after 15 s, told once', async () => {
+  it('the connection is lost once when the server is silent for 15 s', async () => {
     const world = new SignalWorld()
     const { client, has } = world.client()
     await world.settled(client.open())

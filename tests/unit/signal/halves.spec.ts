@@ -36,7 +36,7 @@ test('a half that is not in the newest roster came later', () => {
   expect(ask('ab', { known })).toBe('a.1,b.1')
 })
 
-test('of many rosters it keeps the newest, and knows nothing of those before', () => {
+test('Halves keeps the newest rosters only when there are many', () => {
   hear('abcd')
   for (let ballot = 5; ballot < 70; ballot++)
     expect(ask('ab', { ballot, known: newest(ballot, 'abcd') })).toBe('a.1,b.1')

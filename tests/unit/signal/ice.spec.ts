@@ -180,7 +180,7 @@ describe('flags', () => {
   })
 })
 
-describe('what members of a room are told', () => {
+describe('ICE servers that members of a room receive', () => {
   const source = iceSource('test', { iceServers: [{ urls: turn }], turnSecret: secret })
   const expiryOf = (world: RendezvousWorld, id: string) =>
     Number(world.last(id, 'ice').iceServers[0].username!.split(':')[0])
@@ -206,7 +206,7 @@ describe('what members of a room are told', () => {
       expect(expiryOf(world, id)).toBeGreaterThanOrEqual(then + 7200)
   })
 
-  it('is nothing where ports join them, or the server has no ICE servers', async () => {
+  it('are none when ports join the members, or the server has none', async () => {
     const ports = new RendezvousWorld({}, { ice: source })
     const hostTag = 'cd'.repeat(16)
     ports.create('t0', roomA, infoOf('t0', { hostTag }))
@@ -291,7 +291,7 @@ describe('over sockets', () => {
     expect(said.join()).not.toContain(secret)
   })
 
-  it('a member of a room has them when it is told its links', async () => {
+  it('reach a member of a room with its links', async () => {
     server = await StoreServer.start({ ice: { iceServers: [{ urls: turn }], turnSecret: secret } })
     const link = newRoomLink()
     const options = { url: `${server.address}/signal`, link, WebSocket: socketFrom(server.origin) }

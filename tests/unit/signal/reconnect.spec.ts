@@ -77,7 +77,7 @@ it('a server that ends and is replaced knows the run again within 10 s, and link
   expect(ranksOf(tabs[0])).toEqual(['a', 'renamed', 'c', 'd'])
 })
 
-it('a member whose connection ends has its id and its rank again, and what it says counts', async () => {
+it('a member has its id and rank again when its connection comes back, and its messages count', async () => {
   const { world, tabs, ids, key } = await begun()
   tabs[1].cut()
   await world.until(() => ranksOf(tabs[0]).length === 2)
@@ -154,7 +154,7 @@ it('bye while it is away is the end: it does not come back', async () => {
   expect(ranksOf(tabs[1])).toEqual(['b', 'c'])
 })
 
-it('one that is alone makes its room once more, and hears why it was away each time', async () => {
+it('a lone member makes its room again, and gets the reason each time that it was away', async () => {
   const world = new SignalWorld()
   const { client, has } = world.client(newRoomLink(), 'a', { reconnects: true })
   await world.settled(client.open())
@@ -176,7 +176,7 @@ it('one that is alone makes its room once more, and hears why it was away each t
   ])
 })
 
-it('one that is not to come back hears that its connection was lost', async () => {
+it('a member without reconnection gets the error that its connection was lost', async () => {
   const world = new SignalWorld()
   const tab = world.client()
   await world.settled(tab.client.open())

@@ -298,7 +298,7 @@ describe('which half asked first', () => {
     return world.last(name, 'half').first
   }
 
-  it('a new server knows once all have told it in which roster they are', async () => {
+  it('a new server decides once all have reported in which roster they are', async () => {
     back('B', { id: b, run: now({ ids: [a, b] }) }, undefined, 'create')
     expect(asks('B')).toBeNull()
     back('A', { id: a, run: now({ ids: [a, b] }) })

@@ -46,7 +46,7 @@ describe('a newcomer', () => {
     expect(world.last('t1', 'welcome').room).toBe(roomA)
   })
 
-  it('that the maker declines hears so, and its connection ends', async () => {
+  it('gets a refusal and loses its connection when the maker declines it', async () => {
     enter('t1')
     answer(false)
     expect(world.refusal('t1')).toBe('declined')
@@ -54,7 +54,7 @@ describe('a newcomer', () => {
     expect(await names()).toEqual(['t0'])
   })
 
-  it('that waits too long, or goes, is on the list no more', async () => {
+  it('leaves the list when it waits too long, or goes', async () => {
     enter('t1')
     enter('t2')
     world.say('t2', { type: 'bye' })

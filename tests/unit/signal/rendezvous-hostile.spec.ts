@@ -62,7 +62,7 @@ describe('hostile clients', () => {
     expect(await world.state('t0')).toBe('finished')
   })
 
-  it('another version is told so', async () => {
+  it('a member of another version gets a refusal that says so', async () => {
     world.open('old')
     const info = infoOf('old')
     const message = { type: 'create', version: 0, room: roomA, authKey, info }
@@ -125,7 +125,7 @@ describe('hostile clients', () => {
     expect(world.closed.has('t0')).toBe(false)
   })
 
-  it('what a closed connection still says is ignored', async () => {
+  it('messages of a closed connection are ignored', async () => {
     await world.fill(2)
     world.say('t1', { type: 'bye' })
     world.say('t1', { type: 'abort', epoch: 1, text: 'x' })

@@ -179,7 +179,7 @@ describe('a maker that comes back', () => {
     expect(world.last('u1', 'lobby').maker).toBe(world.last('u0', 'welcome').id)
   })
 
-  it('a token is told to nobody, not even to who has it', async () => {
+  it('a token is sent to nobody, not even to its owner', async () => {
     const tabs = await fill(3)
     const epoch = await world.run(tabs)
     world.say('t0', { type: 'update', info: infoOf('t0', { hidden: true }) })
@@ -378,7 +378,7 @@ describe('removing a member', () => {
     expect(world.closed.size).toBe(0)
   })
 
-  it('what a removed member still says is ignored', async () => {
+  it('messages of a removed member are ignored', async () => {
     const tabs = await fill(2)
     await world.run(tabs)
     world.say('t0', { type: 'remove', id: idOf('t1') })

@@ -69,7 +69,7 @@ describe('entering a room', () => {
     expect(world.last('t0', 'lobby').members[1]).toMatchObject(info)
   })
 
-  it('tells what members change about themselves at once, then at most once a second', async () => {
+  it('sends changes of members at once, then at most once a second', async () => {
     const ids = await world.fill(4)
     const received = () => world.all('t0', 'lobby').length
     const before = received()

@@ -75,7 +75,7 @@ describe('a run', () => {
     expect(world.all('t0', 'assign')).toHaveLength(1)
   })
 
-  it('what the maker proposes the others see, and who comes later; what it starts is told to them too', async () => {
+  it('proposed and started settings are sent to the others, also to those that join later', async () => {
     await world.fill(3)
     const seen = (id: string) => world.all(id, 'proposed').map(({ settings }) => settings)
     world.say('t0', { type: 'propose', settings: { lr: 1 } })
@@ -98,7 +98,7 @@ describe('a run', () => {
     expect(seen('late').at(-1)).toEqual({ lr: 4 })
   })
 
-  it('who comes during a run waits for the next epoch', async () => {
+  it('a member waits for the next epoch when it joins during a run', async () => {
     const ids = await world.fill(2)
     const epoch = await world.run(ids)
     world.join('late')
@@ -220,7 +220,7 @@ describe('a run', () => {
     expect(world.last('late', 'lobby').members.map((one) => one.name)).toEqual(['late'])
   })
 
-  it('linkDown, abort: told to all with rank and reason', async () => {
+  it('linkDown and abort are sent to all with rank and reason', async () => {
     const ids = await world.fill(3)
     const first = await world.run(ids)
     world.say('t2', { type: 'linkDown', epoch: first, peerRank: 1, text: 'the channel closed' })

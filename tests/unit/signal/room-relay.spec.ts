@@ -51,7 +51,7 @@ describe('the relay of a room', () => {
     })
   })
 
-  it('counts what keeping a message costs besides its bytes', () => {
+  it('counts the cost of keeping a message besides its bytes', () => {
     const { own, end } = world({ relayFrameCostBytes: 249 })
     end('a', 0)
     end('b', 1)

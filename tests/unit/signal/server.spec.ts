@@ -161,7 +161,7 @@ describe('the server on a port', () => {
     expect((await tooMuch).message).toContain('settings')
   })
 
-  it('foreign, missing, near-miss and null origins are told why, an allowed one enters', async () => {
+  it('foreign, missing, near-miss and null origins get the reason, an allowed one enters', async () => {
     const link = newRoomLink()
     for (const origin of [
       'https://evil.example',
@@ -210,7 +210,7 @@ describe('the server on a port', () => {
     expect((await changed).members.map((one) => one.name)).toEqual(['still here'])
   })
 
-  it('a socket too many from one address is told so', async () => {
+  it('a socket too many from one address gets a refusal that says so', async () => {
     const open = await Promise.all(Array.from({ length: 6 }, () => raw(port)))
     const extra = await raw(port)
     expect((await extra.closed).reason).toContain('at most 6 connections')
@@ -236,7 +236,7 @@ describe('the server on a port', () => {
     await expect(client.open()).rejects.toMatchObject({ code: 'signal.lost' })
   })
 
-  it('a stopped server is told to its clients', async () => {
+  it('clients get the reason when the server stops', async () => {
     const other = createServer()
     const its = attachSignaling(other)
     other.listen(0, '127.0.0.1')

@@ -63,7 +63,7 @@ describe('the Vite plugin', () => {
     await server.close()
   })
 
-  it('relays where it is told to, and not by default', async () => {
+  it('relays with the option, and not by default', async () => {
     for (const relay of [undefined, true]) {
       const server = await createServer({
         ...common(),

@@ -139,7 +139,7 @@ test('only plain names below the prefix, by GET, PUT and DELETE', async () => {
   expect(await readdir(disk)).toEqual(['.hidden'])
 })
 
-test('a folder that is gone, and a server that is gone, are told by name', async () => {
+test('the error names a folder or a server that is gone', async () => {
   const folder = httpFolder(origin + prefix)
   await rm(disk, { recursive: true })
   await expect(folder.write('w', new Blob(['x']))).rejects.toMatchObject({
@@ -154,7 +154,7 @@ test('a folder that is gone, and a server that is gone, are told by name', async
   await expect(folder.read('w')).rejects.toMatchObject({ code: 'data.missing' })
 })
 
-test('what is no plain file of the folder is neither read nor written over: links, folders, pipes', async () => {
+test('links, folders and pipes are neither read nor overwritten', async () => {
   const outside = await mkdtemp(join(tmpdir(), 'tabring-'))
   try {
     await writeFile(join(outside, 'secret'), 'secret')

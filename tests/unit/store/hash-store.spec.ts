@@ -16,7 +16,7 @@ beforeEach(() => {
 })
 
 describe('waiting', () => {
-  it('five minutes unless told, as in torch; the error names the key', async () => {
+  it('get times out after five minutes by default, as in torch, and the error names the key', async () => {
     expect(store.timeoutMs).toBe(300_000)
     const got = store.get('rank 3')
     const settled = got.catch((error) => error)
@@ -110,7 +110,7 @@ describe('one after the other', () => {
 })
 
 describe('the end', () => {
-  it('rejects what waits and what comes, and leaves no timer', async () => {
+  it('rejects pending and later calls, and leaves no timer', async () => {
     const waits = [store.get('a'), store.wait(['b', 'c'])].map((one) =>
       one.catch((error) => error.code),
     )
@@ -186,7 +186,7 @@ describe('PrefixStore', () => {
 })
 
 describe('KeyTable', () => {
-  it('tells waits in the order of asking; one that was left is told nothing', async () => {
+  it('resolves waits in the order of asking, and none that was given up', async () => {
     const table = new KeyTable<number>(env)
     const received: string[] = []
     const note = (name: string) => (how: WaitEnd) => void received.push(`${name} ${how.kind}`)
@@ -204,7 +204,7 @@ describe('KeyTable', () => {
     expect(table.size).toBe(0)
   })
 
-  it('who is told may ask, set and delete at once', () => {
+  it('a waiter may get, set and delete at once when it resolves', () => {
     const table = new KeyTable<number>(env)
     const received: number[] = []
     table.wait(['a'], 0, () => {

@@ -19,7 +19,7 @@ function shared() {
   return { store, users, byes: () => byes }
 }
 
-it('what one sets the other sees, each with a time-out of its own', async () => {
+it('PortStores share their values, each with its own time-out', async () => {
   const { users } = shared()
   const [a, b] = users
   a.timeoutMs = 20
@@ -31,7 +31,7 @@ it('what one sets the other sees, each with a time-out of its own', async () => 
   for (const user of users) user.close()
 })
 
-it('what is pending when it is closed rejects, and so does what comes; the other goes on', async () => {
+it('a PortStore rejects pending and later calls when it is closed, and the other continues', async () => {
   const { users, byes } = shared()
   const [a, b] = users
   const pending = expect(a.get('k')).rejects.toMatchObject({ code: 'peer.lost' })
@@ -84,7 +84,7 @@ it('wrong arguments are the errors of a store in this thread', async () => {
   for (const one of users) one.close()
 })
 
-it('what waits ends with its user, and with the store', async () => {
+it('waits end when their user or the store ends', async () => {
   const env = new VirtualEnv(1)
   const store = new HashStore({ env, timeoutMs: 0 })
   const [a, b] = [store.share(), store.share()]

@@ -74,7 +74,7 @@ describe('who may call', () => {
     expect(world.refusal('liar')).toBe('bad-proof')
   })
 
-  it('a guest is in no lobby and no run, and is told nothing of them', async () => {
+  it('a guest is in no lobby and no run, and receives nothing of them', async () => {
     const [guest] = world.guests(1)
     world.join('t0')
     world.join('t1')
@@ -164,7 +164,7 @@ describe('waits', () => {
     expect(world.all('g0', 'stored')).toHaveLength(4)
   })
 
-  it('of a connection that has ended are gone: nothing is held, told or timed', async () => {
+  it('of a connection that has ended are dropped: nothing is held, sent or timed', async () => {
     world.guests(2)
     const empty = world.server.storeBytes
     world.call('g0', get('a'))
@@ -214,7 +214,7 @@ describe('limits', () => {
     return `${error.code}: ${error.text}`
   }
 
-  it('each is told to the call that exceeds it, and the connection stays', () => {
+  it('the call that exceeds a limit rejects with it, and the connection stays', () => {
     world = new StoreWorld({
       storeKeysPerRoom: 3,
       storeKeyBytes: 10,

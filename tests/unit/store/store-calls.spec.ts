@@ -75,7 +75,7 @@ describe('pace', () => {
     expect(await all[total - 1]).toEqual({ kind: 'done', sum: total })
   })
 
-  it('waits hold no place: what comes after many of them goes out', async () => {
+  it('later calls are sent when many waits are pending: a wait takes no place in the queue', async () => {
     const env = new VirtualEnv()
     const network = new Network(env)
     const waits = Array.from({ length: 3 * limits.storeCallsAtOnce }, () =>
@@ -129,7 +129,7 @@ describe('answers', () => {
     expect(await good).toEqual({ kind: 'done' })
   })
 
-  it('the end reaches what waits for its turn, and what comes later, and nothing more is sent', async () => {
+  it('close rejects queued and later calls, and sends nothing more', async () => {
     const env = new VirtualEnv()
     const sent: StoreMessage[] = []
     const calls = new StoreCalls(env, (message) => void sent.push(message))

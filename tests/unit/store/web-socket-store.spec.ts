@@ -48,7 +48,7 @@ describe('several connections', () => {
     for (const store of stores) expect(text(await store.get('a'))).toBe('seen by all')
   })
 
-  it('a get that waits is answered by what another sets', async () => {
+  it('a pending get resolves when another client sets the key', async () => {
     const url = newUrl()
     const [a, b] = [await server.open(url), await server.open(url)]
     const got = Promise.all([a.get('x'), b.get('x'), a.wait(['x', 'y'])])
@@ -99,7 +99,7 @@ describe('several connections', () => {
     expect(sums.sort((a, b) => a - b)).toEqual(count(40).map((i) => i + 1))
   })
 
-  it('200 random calls give what a HashStore gives, whatever was sealed or counted', async () => {
+  it('200 random calls have the results of a HashStore, for sealed and counted values', async () => {
     const url = newUrl()
     const theirs = [await server.open(url), await server.open(url)]
     const ours = new HashStore()
@@ -231,7 +231,7 @@ describe('limits', () => {
     expect(await store.get('x'.repeat(512))).toHaveLength(limits.storeValueBytes)
   })
 
-  it('what a smaller server does not take is refused by its limit', async () => {
+  it('a value is refused with the limit when a server allows less', async () => {
     const small = await StoreServer.start({
       limits: { storeKeysPerRoom: 2, storeValueBytes: 100, storeBytesPerRoom: 1000, storeWaits: 2 },
     })

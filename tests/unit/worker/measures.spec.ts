@@ -30,7 +30,7 @@ function measuring(given: Partial<MeasuresOptions> = {}) {
 }
 
 describe('what a member measures of itself', () => {
-  it('its round trip to the server at once, its device once the room is quiet, and neither told again without news', async () => {
+  it('sends the round trip to the server at once, the device once the room is quiet, and neither again without news', async () => {
     const { env, received, calls, measures } = measuring()
     measures.begin()
     for (let member = 0; member < 8; member++) {
@@ -47,7 +47,7 @@ describe('what a member measures of itself', () => {
     expect(received).toHaveLength(2)
   })
 
-  it('its device again when the room has been quiet anew, three times at most; the most counts', async () => {
+  it('measures the device again when the room is quiet again, three times at most, and sends the maximum', async () => {
     const found = [2, 9, 5, 100]
     const { env, received, measures } = measuring({ speed: async () => found.shift()! })
     measures.begin()

@@ -87,7 +87,7 @@ test('a link that cannot be made is named to the worker', async () => {
   expect(links.rings).toEqual([])
 })
 
-test('what is no signal of WebRTC disturbs no other link', async () => {
+test('a signal that is none of WebRTC breaks no other link', async () => {
   const { links, calls, form } = linksOf(['a', 'a'], async () => portPair())
   const signal = { event: 'signal', ballot: 65_537, from: 1, rank: 0, attempt: 1 } as const
   links.receive({ ...signal, data: 'a lie' })
@@ -96,7 +96,7 @@ test('what is no signal of WebRTC disturbs no other link', async () => {
   await vi.waitFor(() => expect(calls.some(([name]) => name === 'admit')).toBe(true))
 })
 
-test('what forms for an older roster is given up when another one lacks links; what is up stays', async () => {
+test('links that form for an older roster are given up when a newer one lacks links, and those that are up stay', async () => {
   const late: (() => void)[] = []
   const pairs = [portPair(), portPair(), portPair()]
   let count = 0

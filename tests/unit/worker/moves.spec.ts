@@ -44,7 +44,7 @@ describe('a tab that moves to another room', () => {
     expect(world.leftRooms).toEqual([from.key])
   })
 
-  it('is back in the old one where the removal fails', async () => {
+  it('is back in the old room when the removal fails', async () => {
     world.removed = async () => {
       throw new SignalError('not-the-host', 'another tab is the host.')
     }
@@ -66,7 +66,7 @@ describe('a tab that moves to another room', () => {
     expect(world.membership?.epoch).toBe(4)
   })
 
-  it('tells the old one what changed before the removal failed', async () => {
+  it('sends the old room what changed before the removal failed', async () => {
     const member = await inRoom()
     world.removed = async () => {
       member.update({ name: 'Ada', hidden: true })
@@ -76,7 +76,7 @@ describe('a tab that moves to another room', () => {
     expect(world.infos.get(from.key)).toMatchObject({ name: 'Ada', hidden: true })
   })
 
-  it('tells the new one what changed before the move and on the way', async () => {
+  it('sends the new room what changed before the move and during it', async () => {
     const member = await inRoom()
     member.update({ name: 'Ada' })
     world.entered = async () => member.update({ hidden: true })
@@ -156,7 +156,7 @@ describe('a tab that moves to another room', () => {
     expect(world.received).toEqual([['start', true]])
   })
 
-  it('starts nothing in the new one before the old one has been told', async () => {
+  it('starts nothing in the new room before the old one has the message', async () => {
     const member = await inRoom()
     world.removed = async () => member.start({})
     await member.moveWithout(['7'], to)
