@@ -125,7 +125,7 @@ it.each([
   },
 )
 
-it('a run that ends well tells the room what it has come to', async () => {
+it('a finished run sends its result to the room', async () => {
   await running(2)
   world.finish({ value: 0.9, seconds: 6 })
   await vi.waitFor(() => expect(world.received).toEqual([['done', 1, { value: 0.9, seconds: 6 }]]))
@@ -145,7 +145,7 @@ it('a tab that comes back after the others have finished hears that the run has 
   }
 })
 
-it('a tab that broke the rules is told of by its name', async () => {
+it('the event broke names the tab that broke the rules', async () => {
   const names: unknown[] = []
   const member = newMember((event) => event.event === 'broke' && names.push(event.name))
   await member.join({} as AdapterFacts)
@@ -305,7 +305,7 @@ describe('a run of which the host removes a rank', () => {
     expect(ends).toHaveLength(1)
   })
 
-  it('ends by its own error where that has struck this tab', async () => {
+  it('ends with its own error when this tab has failed', async () => {
     await running(2)
     world.hear('abort', removal)
     world.fail(new TabringError('gpu.lost', 'the device was lost'))
