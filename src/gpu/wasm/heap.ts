@@ -89,12 +89,16 @@ export class WasmHeap {
 
   #append(label: string, size: number): number {
     const start = this.#top
-    const missing = start + size + spareBytes - this.memory.buffer.byteLength
-    if (missing > 0 && !this.#grow(Math.ceil(missing / pageBytes))) {
-      const bytes = inUnitsOf(this.#maxBytes)
+    const end = start + size + spareBytes
+    const given = this.memory.buffer.byteLength
+    if (end > given && !this.#grow(Math.ceil((end - given) / pageBytes))) {
+      const isAtMax = end > this.#maxBytes
+      const all = isAtMax ? this.#maxBytes : given
+      const bytes = inUnitsOf(all)
+      const giver = isAtMax ? 'WebAssembly' : 'the browser or process'
       throw new GpuError(
         'gpu.limit',
-        `device: "${label}" needs ${bytes(size)} in one piece, and ${bytes(this.#takenBytes)} of the ${bytes(this.#maxBytes)} that WebAssembly gives are taken. Use a smaller model or batch, split the model over more ranks, or free models and programs that are no longer used with destroy().`,
+        `device: "${label}" needs ${bytes(size)} in one piece, and ${bytes(this.#takenBytes)} of the ${bytes(all)} that ${giver} gives are taken. Use a smaller model or batch, split the model over more ranks, or free models and programs that are no longer used with destroy().`,
       )
     }
     this.#top = start + size

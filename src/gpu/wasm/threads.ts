@@ -52,12 +52,18 @@ export class Threads {
 
   /** Starts as many as were asked for, and waits until they have begun. */
   async start(): Promise<void> {
-    const { isShared, memory } = this.#heap
     if (this.#wanted === 1) return
-    if (!isShared) {
+    if (this.#heap.isShared) await this.#startHelpers()
+    else
       this.problem = 'the page is not isolated from other origins, so that workers share no memory'
-      return
-    }
+    if (this.problem)
+      console.warn(
+        `tabring: the device cpu computes on ${this.count} of ${this.#wanted} threads: ${this.problem}.`,
+      )
+  }
+
+  async #startHelpers(): Promise<void> {
+    const { memory } = this.#heap
     const address = this.#heap.allocate('threads', controlWords * Int32Array.BYTES_PER_ELEMENT)
     this.#words = new Int32Array(memory.buffer, address, controlWords)
     this.#canSleep = canSleep(this.#words)
@@ -81,10 +87,6 @@ export class Threads {
       helper.thread.stop()
       this.#ended(helper, `it did not begin within ${beginMs} ms`)
     }
-    if (this.problem)
-      console.warn(
-        `tabring: the device cpu computes on ${this.count} of ${this.#wanted} threads: ${this.problem}.`,
-      )
     this.needScratch(this.#scratchBytes)
   }
 

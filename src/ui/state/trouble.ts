@@ -117,7 +117,7 @@ export function troubleOf(thrown: unknown): Trouble {
       )
     default: {
       const isOfDevice = String(code).startsWith('gpu.')
-      const title = isOfDevice ? 'The GPU device failed' : 'Something went wrong'
+      const title = isOfDevice ? 'The device failed' : 'Something went wrong'
       return say(isOfDevice ? 'device' : 'unknown', title, detail, 'Reload this tab and try again.')
     }
   }

@@ -1,5 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import { type AdapterFacts, Gpu } from '../../../src/gpu/device.ts'
+import { getNumThreads, setNumThreads } from '../../../src/gpu/num-threads.ts'
 import { WasmDevice } from '../../../src/gpu/wasm/device.ts'
 import { WasmHeap } from '../../../src/gpu/wasm/heap.ts'
 import { openWasm } from '../../../src/gpu/wasm/open.ts'
@@ -21,7 +22,11 @@ import { updateStep } from '../../support/update-step.ts'
 
 // The device cpu: the shaders of a GPU, compiled to WebAssembly, in Node as on pages.
 
+const threads = getNumThreads()
+
 afterEach(() => {
+  setNumThreads(threads)
+  vi.restoreAllMocks()
   vi.unstubAllGlobals()
   gpuSettings.benchmark = false
 })
@@ -166,9 +171,29 @@ test.each([
   },
 )
 
-test('a page whose memory cannot be shared computes the same', async () => {
+test('a program is refused with what the browser gives when memory grows no more', async () => {
+  const heap = new WasmHeap()
+  heap.memory.grow = () => {
+    throw new RangeError('no memory')
+  }
+  const options = { runtime: deviceOf(heap) }
+  const program = compile(({ x }) => ({ y: x.exp() }), { x: tensorType([2 ** 16]) }, options)
+  await expect(program).rejects.toMatchObject({
+    code: 'gpu.limit',
+    message: expect.stringMatching(
+      /needs 256KiB in one piece, and [\d.]+\w+ of the [\d.]+\w+ that the browser or process gives are taken\./,
+    ),
+  })
+})
+
+test('a page whose memory cannot be shared says so, and computes the same on one thread', async () => {
   vi.stubGlobal('crossOriginIsolated', false)
+  const warn = vi.spyOn(console, 'warn').mockReturnValue()
+  setNumThreads(2)
   const gpu = await openWasm()
+  expect(warn.mock.calls).toEqual([
+    [expect.stringContaining('computes on 1 of 2 threads: the page is not isolated')],
+  ])
   const own = await mlp({ runtime: new Runtime(gpu) })
   const other = await mlp({ device: 'cpu' })
   for (let at = 0; at < 3; at++) expect(await own.run(at)).toBe(await other.run(at))
