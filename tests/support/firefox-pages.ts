@@ -63,5 +63,5 @@ export async function press(tab: Tab, name: string): Promise<void> {
       found?.click()
       return found !== undefined
     }, name)
-  await expect.poll(pressed, { timeout: 30_000, interval: 100, message: name }).toBe(true)
+  await expect.poll(pressed, { timeout: 120_000, interval: 100, message: name }).toBe(true)
 }
