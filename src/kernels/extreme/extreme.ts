@@ -1,12 +1,11 @@
 import { countElements, sameShape, tensorType } from '../../util/shape.ts'
 import { type MapAttrs, map } from '../map/map.ts'
 import { i, s, singleStep, step } from '../map/rules/rule.ts'
-import { type Case, defineOp, type Lowering, type Op, type OpCall, type Value } from '../op.ts'
-import { canUseTree, lowerReduction, prefersTree } from '../reduce/passes.ts'
+import { type Case, defineOp, type Op, type Value } from '../op.ts'
+import { canUseTree, lowerOverAxes, prefersTree } from '../reduce/passes.ts'
 import {
   checkAxes,
   type ReduceAttrs,
-  reducedDType,
   reducedShape,
   reducedType,
   refuseEmpty,
@@ -14,26 +13,6 @@ import {
 import { reshape } from '../reshape/reshape.ts'
 import { broadcastOffset } from '../steps.ts'
 import { sum } from '../sum/sum.ts'
-
-const lower = (
-  { inputs, attrs }: OpCall<ReduceAttrs>,
-  combine: 'max' | 'min',
-  useTree: boolean,
-): Lowering =>
-  lowerReduction(
-    {
-      label: `a${combine}`,
-      shape: inputs[0].shape,
-      axes: attrs.axes,
-      combine,
-      sources: [{ operand: { in: 0 }, shape: inputs[0].shape }],
-      steps: [],
-      finalSteps: [],
-      out: { out: 0 },
-      dtype: reducedDType(inputs[0]),
-    },
-    useTree,
-  )
 
 const cases: readonly Case<ReduceAttrs>[] = [
   { name: 'one element', inputs: [tensorType([1])], attrs: { axes: [0], keepDims: false } },
@@ -85,11 +64,11 @@ const extreme = (name: string, combine: 'max' | 'min'): Op<ReduceAttrs> => {
       return [reducedType(x, { axes, keepDims })]
     },
     variants: [
-      { name: 'naive', lower: (call) => lower(call, combine, false) },
+      { name: 'naive', lower: (call) => lowerOverAxes(`a${combine}`, call, combine, false) },
       {
         name: 'tree',
         when: ({ inputs: [x], attrs }) => canUseTree(x.shape, attrs.axes),
-        lower: (call) => lower(call, combine, true),
+        lower: (call) => lowerOverAxes(`a${combine}`, call, combine, true),
       },
     ],
     preferred: ({ inputs: [x], attrs }) => (prefersTree(x.shape, attrs.axes) ? 'tree' : 'naive'),

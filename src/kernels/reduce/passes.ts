@@ -6,11 +6,11 @@ import {
   tensorType,
 } from '../../util/shape.ts'
 import { collapseBroadcast } from '../map/chain-kernel.ts'
-import type { Lowering, Operand } from '../op.ts'
+import type { Lowering, OpCall, Operand } from '../op.ts'
 import { adding, type Join, rowKernel } from '../rows.ts'
 import { ceilDiv, reads, type ShaderBinding, writes } from '../shader.ts'
 import { broadcastIndex, type Step, stepsToWgsl } from '../steps.ts'
-import { type Pass, reductionPasses } from './shapes.ts'
+import { type Pass, type ReduceAttrs, reducedDType, reductionPasses } from './shapes.ts'
 
 /** How two elements become one. Elements are f32 for sums, order-keeping u32 keys for extremes; i32 of integers. */
 export type Combine = 'sum' | 'max' | 'min'
@@ -165,6 +165,28 @@ function cutPasses(passes: readonly Pass[], isTree: boolean): (Pass & { chunks: 
     ]
   })
 }
+
+/** The lowering of an op that reduces its only input over axes. */
+export const lowerOverAxes = (
+  label: string,
+  { inputs: [x], attrs: { axes } }: OpCall<ReduceAttrs>,
+  combine: Combine,
+  useTree: boolean,
+): Lowering =>
+  lowerReduction(
+    {
+      label,
+      shape: x.shape,
+      axes,
+      combine,
+      sources: [{ operand: { in: 0 }, shape: x.shape }],
+      steps: [],
+      finalSteps: [],
+      out: { out: 0 },
+      dtype: reducedDType(x),
+    },
+    useTree,
+  )
 
 /** The dispatches of a reduction and the scratch tensors they need, which follow those before `firstScratch`. */
 export function lowerReduction(reduction: Reduction, useTree: boolean): Lowering {

@@ -1,22 +1,9 @@
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, type Shape, sameShape, tensorType } from '../../util/shape.ts'
 import { canBeWide, lowerChain } from '../map/chain-kernel.ts'
-import {
-  defineOp,
-  type GradientContext,
-  type Lowering,
-  type Op,
-  type OpCall,
-  type Value,
-} from '../op.ts'
-import { canUseTree, lowerReduction, prefersTree } from '../reduce/passes.ts'
-import {
-  checkAxes,
-  type ReduceAttrs,
-  reducedDType,
-  reducedShape,
-  reducedType,
-} from '../reduce/shapes.ts'
+import { defineOp, type GradientContext, type Op, type Value } from '../op.ts'
+import { canUseTree, lowerOverAxes, prefersTree } from '../reduce/passes.ts'
+import { checkAxes, type ReduceAttrs, reducedShape, reducedType } from '../reduce/shapes.ts'
 import { reshape } from '../reshape/reshape.ts'
 import { broadcastOffset, chainShape } from '../steps.ts'
 
@@ -27,22 +14,6 @@ export interface ExpandAttrs {
   readonly shape: Shape
 }
 
-const lower = ({ inputs, attrs }: OpCall<ReduceAttrs>, useTree: boolean): Lowering =>
-  lowerReduction(
-    {
-      label: 'sum',
-      shape: inputs[0].shape,
-      axes: attrs.axes,
-      combine: 'sum',
-      sources: [{ operand: { in: 0 }, shape: inputs[0].shape }],
-      steps: [],
-      finalSteps: [],
-      out: { out: 0 },
-      dtype: reducedDType(inputs[0]),
-    },
-    useTree,
-  )
-
 /** y = x summed over axes; integers in i32, where sums wrap around. */
 export const sum: Op<ReduceAttrs> = defineOp<ReduceAttrs>({
   name: 'sum',
@@ -51,11 +22,11 @@ export const sum: Op<ReduceAttrs> = defineOp<ReduceAttrs>({
     return [reducedType(x, { axes, keepDims })]
   },
   variants: [
-    { name: 'naive', lower: (call) => lower(call, false) },
+    { name: 'naive', lower: (call) => lowerOverAxes('sum', call, 'sum', false) },
     {
       name: 'tree',
       when: ({ inputs: [x], attrs }) => canUseTree(x.shape, attrs.axes),
-      lower: (call) => lower(call, true),
+      lower: (call) => lowerOverAxes('sum', call, 'sum', true),
     },
   ],
   preferred: ({ inputs: [x], attrs }) => (prefersTree(x.shape, attrs.axes) ? 'tree' : 'naive'),
