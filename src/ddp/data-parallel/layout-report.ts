@@ -4,7 +4,7 @@ import { isText, isTexts } from '../../util/kind-of.ts'
 export interface LayoutReport {
   /** Names of parameters that `backward` did not reach. */
   readonly unused: readonly string[]
-  /** By meeting of ranks in forward and backward: the ranks that meet. */
+  /** By sync point of forward and backward: its ranks. */
   readonly syncPoints: readonly (readonly number[])[]
   /** Count of a full batch, 0 where ranks have equal weights. */
   readonly samples: number

@@ -110,9 +110,9 @@ export class Assignment {
       const tried = unknown ?? idle[this.#trials++ % idle.length]
       // It counts as it is now.
       this.#measured[tried] = []
-      const max = this.counts.indexOf(Math.max(...this.counts))
+      const fullest = this.counts.indexOf(Math.max(...this.counts))
       this.counts = this.counts.map((count, rank) =>
-        rank === tried ? 1 : rank === max ? count - 1 : count,
+        rank === tried ? 1 : rank === fullest ? count - 1 : count,
       )
     }
     return this.counts.some((count, rank) => count !== before[rank])

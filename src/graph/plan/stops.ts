@@ -82,7 +82,7 @@ export interface StoppedStep {
   readonly numberOf: (syncPoint: GraphNode) => number
   /** True if other ranks are there to meet; where none are, the kernels' results stand. */
   readonly hasRanks: boolean
-  /** True if each meeting ends where it begins: a data-parallel model exchanges its gradients by buckets. */
+  /** True if each sync point ends where it begins: a data-parallel model exchanges its gradients by buckets. */
   readonly isExchanged: boolean
 }
 

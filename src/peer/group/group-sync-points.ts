@@ -11,7 +11,7 @@ export interface GroupSyncPoint {
 /** Of the keys of a step's meetings. */
 export const firstSyncPointKey = 54_000
 
-/** A group with the number that it has for a step. Meetings of the step have keys from `firstSyncPointKey` up. */
+/** A group with the number that it has for a step. Sync points of the step have keys from `firstSyncPointKey` up. */
 export interface StepGroup {
   readonly group: CollectiveGroup
   readonly sequence: number

@@ -72,7 +72,7 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
 }
 
 /**
- * A task on one rank: data, model, optimizer, the loop, evaluation, looks at the model, pauses.
+ * A task on one rank: data, model, optimizer, the loop, evaluation, queries to the model, pauses.
  *
  * Each global batch is cut into contiguous shares; a rank's program has a fixed number of rows, and a step scalar says how many count.
  * A replica that differs and a lost rank end the run on every rank, unless it is elastic: then the others continue, and with `exact` those
@@ -604,7 +604,7 @@ export class Trainer {
       record: this.#record,
     }
     if (!shared.isWhole) {
-      // Gathered for the hash: from now on this rank can answer looks.
+      // Gathered for the hash: from now on this rank can answer queries.
       const whole = task.model(config, data)
       whole.loadStateDict(await shared.stateDict())
       this.#queries.begin({ ...modelFacts, model: whole, isWhole: true })

@@ -93,7 +93,7 @@ export interface LoopEnd extends Progress {
 }
 
 /**
- * The steps of a run, with all that happens between two of them: evaluation, kept states, checkpoints, comparing replicas, looks, pauses.
+ * The steps of a run, with all that happens between two of them: evaluation, kept states, checkpoints, comparing replicas, queries, pauses.
  *
  * It lasts over attempts: a step that is done again is reported once.
  */
@@ -386,7 +386,7 @@ export class TrainingLoop {
       flags.own = wordOf(own)
       return async () => requestsIn(flags.sum)
     }
-    // Ranks whose steps carry no such word keep in step by this: looks, pauses and saves are behind the same step on all.
+    // Ranks whose steps carry no such word keep in step by this: queries, pauses and saves are behind the same step on all.
     const received = group.allGatherU32(Uint32Array.of(wordOf(own)), { label: 'the wishes' })
     received.catch(() => undefined)
     return async () => requestsIn((await received).reduce((sum, word) => sum + word, 0))

@@ -26,7 +26,7 @@ export interface Queried extends Omit<QueryContext, 'program' | 'stateDict' | 'c
   readonly isWhole: boolean
 }
 
-/** Answers looks of a task at the model that a run trains: while it runs, while it pauses, and behind its end. */
+/** Answers queries of a task to the model that a run trains: while it runs, while it pauses, and behind its end. */
 export class ModelQueries {
   /** Between the steps of the run. */
   readonly gaps = new Gaps()
