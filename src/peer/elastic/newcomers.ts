@@ -1,3 +1,4 @@
+import { NewestMap } from '../../util/newest-map.ts'
 import { memberOf } from '../room/lives.ts'
 import { Gate } from './gate.ts'
 import type { ElasticMessage, Probe } from './messages.ts'
@@ -5,8 +6,8 @@ import type { MemberView } from './options.ts'
 import type { Presence } from './presence.ts'
 import type { Roster } from './roster.ts'
 
-/** Tabs of which it is remembered that their links were slow, the newest. */
-const maxSlow = 64
+/** Tabs of which it is remembered that their links were slow. */
+export const maxSlow = 64
 
 interface NewcomersHost extends MemberView {
   readonly presence: Presence
@@ -23,7 +24,7 @@ export class Newcomers {
   /** Those whose links are too slow. */
   readonly #slow = new Set<string>()
   /** Tabs that were ranks, and left out for their slow links. */
-  readonly #wereSlow = new Set<string>()
+  readonly #wereSlow = new NewestMap<string, true>(maxSlow)
 
   constructor(view: NewcomersHost) {
     this.#view = view
@@ -51,8 +52,7 @@ export class Newcomers {
 
   /** Ranks that are left out for their slow links. */
   wereSlow(ids: Iterable<string>): void {
-    for (const id of ids) this.#wereSlow.add(memberOf(id))
-    for (const tab of this.#wereSlow) if (this.#wereSlow.size > maxSlow) this.#wereSlow.delete(tab)
+    for (const id of ids) this.#wereSlow.set(memberOf(id), true)
   }
 
   /** Its link has ended. */

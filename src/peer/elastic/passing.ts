@@ -1,4 +1,5 @@
 import type { Env } from '../../util/env.ts'
+import { NewestMap } from '../../util/newest-map.ts'
 import type { Signer } from '../room/life-keys.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
 import { inOrder, type PassableMessage, type PassedMessage, signedText } from './messages.ts'
@@ -18,8 +19,8 @@ export interface PassingHost {
   forged(by: string): void
 }
 
-/** Origins that are remembered, the newest: all of the ring, and some that are not known to be in it yet. */
-const maxOrigins = 256
+/** Origins that are remembered: all of the ring, and some that are not known to be in it yet. */
+export const maxOrigins = 256
 /** By origin: numbers below its highest that are kept one by one; what is older counts as seen. */
 const window = 64
 /** Messages of one origin that are passed on: a second, and at once. Those that are not known to be in the ring have together as much as one. */
@@ -50,7 +51,7 @@ interface Origin {
  */
 export class Passing {
   readonly #host: PassingHost
-  readonly #origins = new Map<string, Origin>()
+  readonly #origins: NewestMap<string, Origin>
   /** Of all origins that are not known to be in the ring. */
   readonly #strangers: TokenBucket
   #number = 0
@@ -61,6 +62,7 @@ export class Passing {
 
   constructor(host: PassingHost) {
     this.#host = host
+    this.#origins = new NewestMap(maxOrigins, (id) => !host.mayPass(id))
     this.#strangers = new TokenBucket(host.env, perSec, burst)
   }
 
@@ -140,11 +142,7 @@ export class Passing {
       origin.via = by
       for (const one of seen) if (one <= number - window) seen.delete(one)
     }
-    this.#origins.delete(from)
     this.#origins.set(from, origin)
-    if (this.#origins.size <= maxOrigins) return
-    const ids = [...this.#origins.keys()]
-    this.#origins.delete(ids.find((id) => !this.#host.mayPass(id)) ?? ids[0]!)
   }
 }
 

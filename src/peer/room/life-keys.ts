@@ -1,3 +1,4 @@
+import { NewestMap } from '../../util/newest-map.ts'
 import { fromBase64Url, toBase64Url } from './base64url.ts'
 import { keyHashOf } from './lives.ts'
 
@@ -31,8 +32,8 @@ export interface Signer {
 const curve = { name: 'ECDSA', namedCurve: 'P-256' }
 const algorithm = { name: 'ECDSA', hash: 'SHA-256' }
 const hashBytes = 12
-/** Public keys of others that are kept ready, the newest. */
-const maxKeys = 256
+/** Public keys of others that are kept ready. */
+export const maxKeys = 256
 
 const utf8 = new TextEncoder()
 
@@ -53,7 +54,7 @@ export class LifeSigner implements Signer {
   readonly #keys: LifeKeys
   readonly #run: string
   /** By name of a life and key: null where they do not belong together. */
-  readonly #known = new Map<string, Promise<CryptoKey | null>>()
+  readonly #known = new NewestMap<string, Promise<CryptoKey | null>>(maxKeys)
 
   constructor(keys: LifeKeys, run: string) {
     this.#keys = keys
@@ -85,9 +86,7 @@ export class LifeSigner implements Signer {
   #keyOf(life: string, key: string): Promise<CryptoKey | null> {
     const name = `${life} ${key}`
     const known = this.#known.get(name) ?? publicKeyOf(life, key)
-    this.#known.delete(name)
     this.#known.set(name, known)
-    if (this.#known.size > maxKeys) this.#known.delete(this.#known.keys().next().value as string)
     return known
   }
 }

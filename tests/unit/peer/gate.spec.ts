@@ -1,6 +1,7 @@
 import { afterEach, expect, test } from 'vitest'
 import { ElasticMember } from '../../../src/peer/elastic/elastic-member.ts'
 import type { StepPace } from '../../../src/peer/elastic/link-test.ts'
+import { maxSlow } from '../../../src/peer/elastic/newcomers.ts'
 import { elasticTimes } from '../../../src/peer/elastic/options.ts'
 import {
   type MemoryLink,
@@ -185,6 +186,17 @@ test('a link that recovers just after it was measured lets its newcomer in withi
   await world.advance(5000)
   expect(a.received).toEqual([`x: ${why}`])
   rate.bytesPerMs = 10_000
+  await world.advance(15_000)
+  expect(a.received.at(-1)).toBe('wish')
+})
+
+test(`one that was slow comes in over a link that is twice as fast, until ${maxSlow} others were slow`, async () => {
+  const [a, b] = train()
+  a.elastic.newcomers.wereSlow(['x'])
+  const x = join('x', [a, b], { delayMs: () => 1, bytesPerMs: 1500 })
+  await world.advance(5000)
+  expect(x.received).toEqual([expect.stringMatching(/^x: its connection carries/)])
+  a.elastic.newcomers.wereSlow(Array.from({ length: maxSlow }, (_, at) => `y${at}`))
   await world.advance(15_000)
   expect(a.received.at(-1)).toBe('wish')
 })

@@ -1,5 +1,10 @@
-import { beforeAll, describe, expect, test } from 'vitest'
-import { type LifeKeys, LifeSigner, newLifeKeys } from '../../../src/peer/room/life-keys.ts'
+import { beforeAll, describe, expect, test, vi } from 'vitest'
+import {
+  type LifeKeys,
+  LifeSigner,
+  maxKeys,
+  newLifeKeys,
+} from '../../../src/peer/room/life-keys.ts'
 import { keyHashOf, lifeOf, memberOf } from '../../../src/peer/room/lives.ts'
 
 // With the platform's cryptography.
@@ -47,6 +52,19 @@ describe('a signature', () => {
     const forged = await new LifeSigner(others, 'run').sign('text')
     expect(await signer.verify(life, 'text', forged)).toBe(false)
     expect(await signer.verify(life, 'text', { ...forged, key: keys.key })).toBe(false)
+  })
+
+  test('is checked with a key that is read once, until as many others have come as are kept', async () => {
+    const signed = await signer.sign('text')
+    const checker = new LifeSigner(others, 'run')
+    const reads = vi.spyOn(crypto.subtle, 'importKey')
+    const check = (name: string) => checker.verify(name, 'text', signed)
+    for (let time = 0; time < 2; time++) expect(await check(life)).toBe(true)
+    expect(reads).toHaveBeenCalledTimes(1)
+    for (let at = 0; at < maxKeys; at++) await check(lifeOf({ id: `${at}`, keyHash: keys.hash }, 1))
+    expect(await check(life)).toBe(true)
+    expect(reads).toHaveBeenCalledTimes(maxKeys + 2)
+    reads.mockRestore()
   })
 
   test.each(['', 'x', '_'.repeat(86), '-'.repeat(87)])('"%s" is refused', async (text) => {

@@ -5,7 +5,7 @@ import {
   inOrder,
   signedText,
 } from '../../../src/peer/elastic/messages.ts'
-import { burst, Passing } from '../../../src/peer/elastic/passing.ts'
+import { burst, maxOrigins, Passing } from '../../../src/peer/elastic/passing.ts'
 import { EpochLinks } from '../../../src/peer/link/epoch-link.ts'
 import { memoryPair } from '../../../src/peer/link/memory-link.ts'
 import { roomEdges } from '../../../src/peer/room/edges.ts'
@@ -163,6 +163,22 @@ describe('a message to members without a link', () => {
     expect(heard.length).toBeGreaterThan(burst)
     expect(heard.length).toBeLessThan(burst + 300)
     expect(used.get('m9 m11')).toBeLessThan(burst + 300)
+  })
+
+  test('is heard once, however many others than members send some', async () => {
+    const { all, run } = netOf(24, roomEdges(24))
+    const from = (id: string) => {
+      const body = { type: 'leave', ballot: 1 } as const
+      const message = { type: 'pass', from: id, number: 1, to: ['m5'], body } as const
+      void all[5]!.take('m4', { ...message, ...signedBy(id, signedText(message)) })
+    }
+    from('m0')
+    for (let at = 0; at < 2 * maxOrigins; at++) from(`x${at}`)
+    from('m0')
+    from('x0')
+    const heard = await run()
+    expect(heard.filter((one) => one === 'm5 < m0 leave')).toHaveLength(1)
+    expect(heard.filter((one) => one === 'm5 < x0 leave')).toHaveLength(2)
   })
 
   test('is sent before the links may be closed', async () => {
