@@ -1,3 +1,6 @@
+import { availableParallelism } from 'node:os'
+import type { SwitchInputs } from '../src/util/switches.ts'
+
 /** What a launcher needs of a browser, whichever it is. */
 export interface TabBrowser {
   /** Opens a blank tab, as on a separate machine: no shared storage, no shared worker. */
@@ -50,3 +53,10 @@ const closeGraceMs = 200
 export function tellClosed({ onClose }: Partial<TabEvents>): void {
   setTimeout(() => onClose?.('its tab was closed before the run ended.'), closeGraceMs)
 }
+
+/**
+ * Threads of each of `ranks` on this machine, as torchrun sets OMP_NUM_THREADS: a launcher's tabs share no storage, and do not see that they share
+ * the cores.
+ */
+export const sharedThreads = (ranks: number): SwitchInputs =>
+  ranks === 1 ? {} : { numThreads: String(Math.max(1, Math.floor(availableParallelism() / ranks))) }

@@ -18,7 +18,7 @@ import { dataMount } from '../mounts.ts'
 import { browserStarter, hostNote, type StartBrowser } from '../open-browser.ts'
 import { Restarts } from '../restarts.ts'
 import type { Served } from '../serve.ts'
-import type { TabBrowser } from '../tab.ts'
+import { sharedThreads, type TabBrowser } from '../tab.ts'
 import { buildProgram, findModule } from './build-program.ts'
 import { checkTypes } from './check-types.ts'
 import type { Failure, Part } from './coordination/messages.ts'
@@ -145,7 +145,7 @@ export async function launch(
         const all: Omit<TabsOptions, 'tabs'> = {
           browser,
           url: served.localUrl,
-          switches: switchesOf(options, plan),
+          switches: switchesOf(options, plan, tabs),
           stop: AbortSignal.any([task.stop, signal]),
           onSay: (rank, stream, text) => {
             const localRank = part.localRank + rank - part.firstRank
@@ -298,10 +298,11 @@ async function offered(
   return { CHECKPOINT_URL: new URL(checkpoints.offer(), localUrl).href }
 }
 
-/** What tabs get by their address: flags and environment, and what Slurm says of processors. */
-function switchesOf({ switches, cpusPerTask }: LaunchOptions, { job }: Plan) {
+/** What `tabs` tabs get by their address: flags and environment, and what Slurm says of processors. */
+function switchesOf({ switches, cpusPerTask }: LaunchOptions, { job }: Plan, tabs: number) {
   const cpus = cpusPerTask ?? job?.cpusPerTask
-  return cpus === undefined ? switches : { maxWorkers: String(cpus), ...switches }
+  const workers = cpus === undefined ? {} : { maxWorkers: String(cpus) }
+  return { ...sharedThreads(tabs), ...workers, ...switches }
 }
 
 function environmentOf(

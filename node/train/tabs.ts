@@ -6,7 +6,7 @@ import type { CheckpointAddress } from '../../src/worker/api.ts'
 import { MinRanks } from '../least-ranks.ts'
 import type { RankRange } from '../rank-range.ts'
 import { Restarts } from '../restarts.ts'
-import { browserGone, type Tab, type TabBrowser } from '../tab.ts'
+import { browserGone, sharedThreads, type Tab, type TabBrowser } from '../tab.ts'
 import { type RankResult, type TabEvent, TabGroup } from './tab-group.ts'
 
 export interface TabsOptions {
@@ -153,6 +153,7 @@ export function tabAddress(
   role: 'host' | 'join',
   {
     worldSize,
+    range,
     config,
     saveTo,
     checkpoints,
@@ -161,7 +162,7 @@ export function tabAddress(
     isRelayed = false,
   }: Pick<
     TabsOptions,
-    'worldSize' | 'config' | 'saveTo' | 'checkpoints' | 'given' | 'switches' | 'isRelayed'
+    'worldSize' | 'range' | 'config' | 'saveTo' | 'checkpoints' | 'given' | 'switches' | 'isRelayed'
   >,
 ): string {
   const transport = isRelayed ? 'fallback' : 'webrtc'
@@ -171,7 +172,8 @@ export function tabAddress(
   if (saveTo !== undefined) query.set('save', saveTo)
   // Any rank's tab may become rank 0.
   if (checkpoints) query.set('checkpoints', JSON.stringify(checkpoints))
-  if (Object.keys(switches).length > 0) query.set(launcherParameter, JSON.stringify(switches))
+  const all = { ...sharedThreads(range?.max ?? worldSize), ...switches }
+  if (Object.keys(all).length > 0) query.set(launcherParameter, JSON.stringify(all))
   return `${url}tab.html?${query}${fragment}`
 }
 

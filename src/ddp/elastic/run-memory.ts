@@ -5,7 +5,7 @@ import { gatherJson } from '../../peer/group/gather-json.ts'
 import { DataError } from '../../util/errors.ts'
 import { isRecord } from '../../util/kind-of.ts'
 import { sameBytes } from '../../util/same-bytes.ts'
-import { fileDeadlineMs, maxFileBytes, readTogether } from '../checkpoint/checkpoint.ts'
+import { fileDeadlineMs, maxFileBytes } from '../checkpoint/checkpoint.ts'
 import {
   type CheckpointState,
   isRngState,
@@ -13,6 +13,7 @@ import {
   readState,
   unpackAt,
 } from '../checkpoint/checkpoint-file.ts'
+import { CommittedStates } from './committed-states.ts'
 
 interface Report {
   readonly random: RngState
@@ -27,11 +28,22 @@ const maxCommits = 2 ** 40
 const isCommits = (received: unknown): received is number =>
   Number.isSafeInteger(received) && Number(received) >= 0 && Number(received) <= maxCommits
 
+/** One of a run's commits. */
+interface Commit {
+  /** Counted since the run began, over all groups. */
+  readonly number: number
+  readonly file: Uint8Array<ArrayBuffer>
+}
+
 /** The newest state that this rank has committed or restored, as one file in its memory. */
 export class RunMemory {
-  #file: Uint8Array<ArrayBuffer> | undefined
-  /** Since the run began, over all groups. */
-  #commits = 0
+  readonly #states = new CommittedStates<Commit>({
+    label: 'the newest commit',
+    max: 1,
+    stepOf: ({ number }) => number,
+    pack: ({ file }) => file,
+    unpack: (file, number) => ({ number, file }),
+  })
 
   /**
    * Keeps `state` on all ranks. `isEnding`: whether this rank has heard that the group is to end. Returns whether any has, which all ranks hear at
@@ -53,9 +65,9 @@ export class RunMemory {
         'data.malformed',
         `commit: the state has ${file.length} bytes, and can be restored up to ${maxFileBytes}. Commit less, or a smaller model.`,
       )
-    const isNew = !this.#file || !sameBytes(this.#file, file)
-    this.#file = file
-    this.#commits++
+    const { newest } = this.#states
+    const isNew = !newest || !sameBytes(newest.file, file)
+    this.#states.add({ number: (newest?.number ?? 0) + 1, file })
     return { isEnding: received.some((one) => one.isEnding), isNew }
   }
 
@@ -64,14 +76,14 @@ export class RunMemory {
     group: CollectiveGroup,
     parts: Parts,
   ): Promise<Values | undefined> {
+    const own = this.#states.newest?.number ?? 0
     const options = { deadlineMs: fileDeadlineMs }
-    const all = await gatherJson('the newest commit', group, this.#commits, isCommits, options)
-    const newest = Math.max(...all)
-    if (newest === 0) return undefined
-    this.#file = await readTogether(group, async () => this.#file, all.indexOf(newest))
-    this.#commits = newest
+    const all = await gatherJson('the newest commit', group, own, isCommits, options)
+    const held = all.map((number) => (number > 0 ? [{ step: number, hash: '' }] : []))
+    await this.#states.synchronize(group, held)
+    const { newest } = this.#states
     // Another number of ranks is no surprise here.
     const onDifferences = () => undefined
-    return this.#file && unpackAt<Values>(this.#file, parts, { onDifferences }, group)
+    return newest && unpackAt<Values>(newest.file, parts, { onDifferences }, group)
   }
 }

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { findBrowser } from '../../../node/chromium.ts'
@@ -12,20 +13,26 @@ import { useTrainFolder } from '../../support/train-folder.ts'
 
 const folder = useTrainFolder()
 
-test.each(['mlp', 'cnn'])('--device cpu trains %s on a small folder', async (model) => {
-  const data = join(folder.path, 'data')
-  await mkdir(data)
-  for (const [name, bytes] of Object.entries(smallFolder()))
-    await writeFile(join(data, name), bytes)
-  const flags = ['--nproc-per-node', '2', '--model', model, '--data', data, '--steps', '2']
-  const { child, received } = folder.start({}, '--device', 'cpu', '--batch-size', '4', ...flags)
-  const [code] = await once(child, 'close')
-  expect(code, received.stderr).toBe(0)
-  expect(received.stdout).toMatch(/step 2\/2 {2}loss \d\.\d{4} /)
-  const winners = received.stderr.match(/tab \d of 2: tabring switches: device=cpu \(launcher\)$/gm)
-  expect(winners).toHaveLength(2)
-  expect(received.stderr).toContain('computing on the CPU in WebAssembly')
-})
+test.each(['mlp', 'cnn'])(
+  '--device cpu trains %s on a small folder, the cores divided by the ranks',
+  async (model) => {
+    const data = join(folder.path, 'data')
+    await mkdir(data)
+    for (const [name, bytes] of Object.entries(smallFolder()))
+      await writeFile(join(data, name), bytes)
+    const flags = ['--nproc-per-node', '2', '--model', model, '--data', data, '--steps', '2']
+    const { child, received } = folder.start({}, '--device', 'cpu', '--batch-size', '4', ...flags)
+    const [code] = await once(child, 'close')
+    expect(code, received.stderr).toBe(0)
+    expect(received.stdout).toMatch(/step 2\/2 {2}loss \d\.\d{4} /)
+    const threads = Math.max(1, Math.floor(availableParallelism() / 2))
+    const winners = received.stderr.match(/tab \d of 2: tabring switches: device=cpu \(launcher\)/g)
+    expect(winners).toHaveLength(2)
+    const ranks = received.stderr.match(/rank \d: CPU in WebAssembly, \d+ threads?/g)
+    expect(ranks?.map((line) => Number(/\d+(?= thread)/.exec(line)))).toEqual([threads, threads])
+    expect(received.stderr).toContain('computing on the CPU in WebAssembly')
+  },
+)
 
 test('four tabs are linked all to all, measure how collectives travel, keep that in the record, and end with equal bits', async () => {
   const out = join(folder.path, 'weights.safetensors')

@@ -1,0 +1,101 @@
+import { longestAnnounced } from '../../peer/group/announced-length.ts'
+import type { ProcessGroup } from '../../peer/group/group.ts'
+import { nonGroupMember } from '../../peer/group/non-group-member.ts'
+import { endFactsOf, PeerError } from '../../util/errors.ts'
+import { type AgreedState, agreeOnState, type Held } from './agree-on-state.ts'
+import { type SharedBytes, shareBytes } from './share-bytes.ts'
+
+/** How states of a run are compared and sent. */
+export interface StateForm<State> {
+  /** For people, as in "the kept state". */
+  readonly label: string
+  /** How many are kept, the newest. */
+  readonly max: number
+  stepOf(state: State): number
+  pack(state: State): Uint8Array<ArrayBuffer>
+  /** State of `step`, as another rank has sent it. errors: what is wrong with it. */
+  unpack(bytes: Uint8Array<ArrayBuffer>, step: number): State
+}
+
+/** The newest states that a rank has of a run; where there is none the run continues from its beginning. */
+export class CommittedStates<State> {
+  readonly #form: StateForm<State>
+  #states: readonly State[] = []
+
+  constructor(form: StateForm<State>) {
+    this.#form = form
+  }
+
+  get newest(): State | undefined {
+    return this.#states[0]
+  }
+
+  /** The newest first, each with `hashOf` it. */
+  held(hashOf: (state: State) => string = () => ''): Held[] {
+    return this.#states.map((state) => ({ step: this.#form.stepOf(state), hash: hashOf(state) }))
+  }
+
+  /** One of a step takes the place of another of that step. */
+  add(state: State): void {
+    const { max, stepOf } = this.#form
+    const others = this.#states.filter((one) => stepOf(one) !== stepOf(state))
+    this.#states = [state, ...others].slice(0, max)
+  }
+
+  /** Forgets the states of later steps. */
+  backTo(step: number): void {
+    this.#states = this.#states.filter((one) => this.#form.stepOf(one) <= step)
+  }
+
+  /**
+   * Brings the newest state that any rank holds to those that lack it (`agreeOnState`), and forgets later ones. All ranks of the group call it.
+   *
+   * `held`: by rank, what each has.
+   * errors: the group's; `unpack`'s; `peer.protocol` for a state of another step or one too large; `peer.timeout` on a rank that does not get it
+   * within `limitMs`: the others continue without it.
+   */
+  async synchronize(
+    group: ProcessGroup,
+    held: readonly (readonly Held[])[],
+    options: Pick<SharedBytes, 'limitMs' | 'onProgress'> = {},
+  ): Promise<AgreedState> {
+    const { label, pack, stepOf, unpack } = this.#form
+    const agreed = agreeOnState(held)
+    const { step, hasIt } = agreed
+    this.backTo(step)
+    const keeper = giverAmong(hasIt)
+    if (keeper === undefined) return agreed
+    // Those alone may have no ring of links.
+    const lacking = hasIt.flatMap((has, rank) => (has ? [] : [rank]))
+    const ranks = group.isFullyLinked ? await group.newGroup([keeper, ...lacking]) : group
+    if (ranks === nonGroupMember) return agreed
+    const root = ranks.ranks.indexOf(keeper)
+    const own = keeper === group.rank ? this.newest && pack(this.newest) : undefined
+    const share = async () => {
+      const sizes = await ranks.allGatherU32(Uint32Array.of(own?.length ?? 0), { label })
+      const size = sizes.subarray(root, root + 1)
+      const sizeBytes = longestAnnounced(label, ranks, size, { slots: 1, rankOf: () => root })
+      return shareBytes(ranks, { ...options, root, sizeBytes, own, label })
+    }
+    const bytes = await share().catch((error) => {
+      // The others wait in the group of all.
+      if (error instanceof PeerError && !endFactsOf(error).leftOut) group.abort(error)
+      throw error
+    })
+    if (hasIt[group.rank]) return agreed
+    const state = unpack(bytes, step)
+    if (stepOf(state) !== step)
+      throw new PeerError(
+        'peer.protocol',
+        `${label}: rank ${keeper} must send that of step ${step}, but sent one of step ${stepOf(state)}. Continue without it.`,
+      )
+    this.add(state)
+    return agreed
+  }
+}
+
+/** The first rank that has something which another lacks. */
+export function giverAmong(hasIt: readonly boolean[]): number | undefined {
+  const first = hasIt.indexOf(true)
+  return first >= 0 && hasIt.includes(false) ? first : undefined
+}
