@@ -31,7 +31,11 @@ export async function checkSeed<T extends Checked>(
   replay: string,
   run: (seed: number, trace?: Trace) => Promise<T>,
 ): Promise<T> {
-  const outcome = await run(seed)
+  const command = replay.startsWith('npm ') ? replay : `TABRING_SEED=${seed} npm test -- ${replay}`
+  const howToReplay = `Replay it, with all that happened around it:\n  ${command}`
+  const outcome = await run(seed).catch((cause) => {
+    throw new Error(`seed ${seed}: ${cause}\n${howToReplay}`, { cause })
+  })
   const { violations } = outcome
   if (violations.length === 0 && !isReplay) return outcome
   const trace = new Trace()
@@ -42,10 +46,7 @@ export async function checkSeed<T extends Checked>(
     )
   if (isReplay) console.log(around(trace))
   if (violations.length === 0) return outcome
-  const command = replay.startsWith('npm ') ? replay : `TABRING_SEED=${seed} npm test -- ${replay}`
-  throw new Error(
-    `seed ${seed}: ${violations.slice(0, 5).join('\n  ')}\nReplay it, with all that happened around it:\n  ${command}`,
-  )
+  throw new Error(`seed ${seed}: ${violations.slice(0, 5).join('\n  ')}\n${howToReplay}`)
 }
 
 /** What happened around the first violation, or before the end. */

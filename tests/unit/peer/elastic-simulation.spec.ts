@@ -208,7 +208,7 @@ test.each([
 
 test('the simulator finds a broken run when a newcomer may send any message', async () => {
   expect(await violationOf(weakRules['no rights'], drawn(1, { liar: 'newcomer' }))).not.toBe('')
-})
+}, 60_000)
 
 test('the simulator finds ended honest links when members of a ring may change passed messages', async () => {
   const world = { ...drawElastic(5, { liar: 'member', members: [17, 20] }), steps: 10 }

@@ -1,6 +1,7 @@
 import { encodeElasticMessage, inOrder, signedText } from '../../../../src/peer/elastic/messages.ts'
 import type { PastRoster } from '../../../../src/peer/elastic/roster.ts'
 import { fieldOffset, headerBytes } from '../../../../src/peer/link/wire.ts'
+import { membersPerRoom } from '../../../../src/peer/room/edges.ts'
 import { signedBy } from '../../cheap-signer.ts'
 import type { Draw } from '../draw.ts'
 import { controlEpoch } from './echo-link.ts'
@@ -69,7 +70,8 @@ export function drawLie(draw: Draw, truth: Truth): Lie {
   }
   const within = () => Math.min(2 ** 32 - 1, ballot())
   const id = () => draw.pick([...ids, self, self.replace(/\.\d+$/, '.7'), 'nobody'])
-  const some = () => draw.some(ids, draw.whole(0, ids.length))
+  /** As many as a message may name. */
+  const some = () => draw.some(ids, draw.whole(0, Math.min(ids.length, membersPerRoom)))
   const past = () => ({ ballot: within(), members: draw.pick([some(), [...some(), self]]) })
   /** As it could be, but for those who are in it: after the newest, and below a call or as it has called. */
   const likely = () => {

@@ -8,7 +8,8 @@ import type { Link } from '../../../../src/peer/link/link.ts'
 import { memberOf } from '../../../../src/peer/room/lives.ts'
 import { isRankLost, Recovery, Regrouping } from '../../../../src/trainer/loop/recovery.ts'
 import { synchronizeStates } from '../../../../src/trainer/loop/synchronize-states.ts'
-import { beginning, type KeptState, KeptStates } from '../../../../src/trainer/saves/kept-state.ts'
+import { beginning, type KeptState } from '../../../../src/trainer/saves/kept-state.ts'
+import { KeptStates } from '../../../../src/trainer/saves/kept-states.ts'
 import type { RunEvent } from '../../../../src/trainer/watch/run-events.ts'
 import {
   endFactsOf,
