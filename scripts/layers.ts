@@ -245,6 +245,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/distributed/group',
     'src/ddp/data-parallel',
   ],
+  'src/ddp/committed': ['src/util', 'src/peer/group', 'src/peer/room/refusals.ts'],
   'src/ddp/elastic': [
     'src/util',
     'src/graph/trace',
@@ -255,6 +256,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/distributed/rendezvous',
     'src/distributed/group',
     'src/ddp/checkpoint',
+    'src/ddp/committed',
   ],
   'src/ddp/metrics': [
     'src/util',
@@ -297,6 +299,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/peer/group',
     'src/ddp/hooks/left-out.ts',
     'src/ddp/checkpoint',
+    'src/ddp/committed',
     'src/trainer/settings',
     'src/trainer/watch',
   ],
@@ -328,8 +331,8 @@ export const allowed: Record<string, readonly string[]> = {
     'src/peer/algorithms/hierarchical.ts',
     'src/peer/group',
     'src/peer/room/names.ts',
-    'src/peer/room/refusals.ts',
     'src/ddp/hashes',
+    'src/ddp/committed',
     'src/ddp/exact',
     'src/ddp/hooks/left-out.ts',
     'src/ddp/data-parallel',

@@ -1,7 +1,7 @@
 import { type SavedState, save } from '../../data/saved-tree.ts'
 import { getRngState, type RngState } from '../../nn/init.ts'
-import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
+import type { ProcessGroup } from '../../peer/group/group.ts'
 import { DataError } from '../../util/errors.ts'
 import { isRecord } from '../../util/kind-of.ts'
 import { sameBytes } from '../../util/same-bytes.ts'
@@ -13,7 +13,7 @@ import {
   readState,
   unpackAt,
 } from '../checkpoint/checkpoint-file.ts'
-import { CommittedStates } from './committed-states.ts'
+import { CommittedStates } from '../committed/committed-states.ts'
 
 interface Report {
   readonly random: RngState
@@ -50,7 +50,7 @@ export class RunMemory {
    * the same commit; and whether the state is another than that of the commit before.
    */
   async commit(
-    group: CollectiveGroup,
+    group: ProcessGroup,
     state: CheckpointState,
     isEnding: boolean,
   ): Promise<{ readonly isEnding: boolean; readonly isNew: boolean }> {
@@ -73,7 +73,7 @@ export class RunMemory {
 
   /** Brings the newest commit of any rank to all, loads it into `parts`, and returns its plain values; undefined if there is none. */
   async restore<Values extends SavedState>(
-    group: CollectiveGroup,
+    group: ProcessGroup,
     parts: Parts,
   ): Promise<Values | undefined> {
     const own = this.#states.newest?.number ?? 0

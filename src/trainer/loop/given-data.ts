@@ -1,8 +1,8 @@
+import { shareBytes } from '../../ddp/committed/share-bytes.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { givenData, type TrainConfig } from '../settings/config.ts'
 import type { DemoMeta } from '../settings/demo-meta.ts'
-import { shareBytes } from './share-bytes.ts'
 
 const label = 'the user-supplied data'
 

@@ -11,7 +11,7 @@ import {
   TabringError,
 } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
-import type { KeptStates } from '../saves/kept-state.ts'
+import type { KeptStates } from '../saves/kept-states.ts'
 import { Eviction } from './eviction.ts'
 import { type Brought, type Settled, synchronizeStates } from './synchronize-states.ts'
 

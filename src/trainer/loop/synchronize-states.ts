@@ -1,16 +1,13 @@
 import * as v from 'valibot'
-import { longestAnnounced } from '../../peer/group/announced-length.ts'
+import type { StatesDiffered } from '../../ddp/committed/agree-on-state.ts'
+import { giverAmong } from '../../ddp/committed/committed-states.ts'
+import type { SharedBytes } from '../../ddp/committed/share-bytes.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
-import { nonGroupMember } from '../../peer/group/non-group-member.ts'
-import { endFactsOf, PeerError } from '../../util/errors.ts'
 import { longestTimeoutMs } from '../../util/options.ts'
-import { type KeptStates, maxKept } from '../saves/kept-state.ts'
-import { packState, unpackState } from '../saves/packed-state.ts'
+import { type KeptStates, maxKept } from '../saves/kept-states.ts'
 import { hashOfState } from '../saves/state-hash.ts'
-import { agreeOnState, type StatesDiffered } from './agree-on-state.ts'
 import { transferLimitMs } from './phase-timeouts.ts'
-import { type SharedBytes, shareBytes } from './share-bytes.ts'
 
 /** Agreements of ranks when they form a group that follows another: the same on all of them. */
 export interface Settled {
@@ -45,8 +42,6 @@ export interface Brought
   readonly stepMs?: number
 }
 
-const label = 'the kept state'
-
 const whole = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
 /** Report of a rank to the others, who have no other proof of it. */
 const reportSchema = v.strictObject({
@@ -78,49 +73,16 @@ export async function synchronizeStates(
   isExact: boolean,
   onProgress?: SharedBytes['onProgress'],
 ): Promise<Settled> {
-  const held = kept.states.map((state) => ({
-    step: state.progress.step,
-    hash: isExact ? hashOfState(state) : '',
-  }))
+  const held = kept.held(isExact ? hashOfState : undefined)
   const isReport = (one: unknown): one is v.InferOutput<typeof reportSchema> =>
     v.is(reportSchema, one)
   const received = await gatherJson('what the ranks have kept', group, { ...own, held }, isReport)
   const max = (read: (one: (typeof received)[number]) => number) =>
     Math.max(0, ...received.map(read))
-  const { step, hasIt, differed } = agreeOnState(received.map((one) => one.held))
-  kept.backTo(step)
-  const keeper = giverAmong(hasIt)
-  const lacking = hasIt.flatMap((has, rank) => (has ? [] : [rank]))
-  const isNew = held.length === 0 && keeper !== undefined
+  const isNew = held.length === 0 && received.some((one) => one.held.length > 0)
   const limitMs = isNew ? transferLimitMs(max(({ stepMs = 0 }) => stepMs)) : undefined
-  if (keeper !== undefined) {
-    // Those alone may have no ring of links.
-    const ranks = group.isFullyLinked ? await group.newGroup([keeper, ...lacking]) : group
-    if (ranks !== nonGroupMember) {
-      const giver = ranks.ranks.indexOf(keeper)
-      const own = keeper === group.rank ? kept.newest && packState(kept.newest) : undefined
-      const share = async () => {
-        const sizes = await ranks.allGatherU32(Uint32Array.of(own?.length ?? 0), { label })
-        const size = sizes.subarray(giver, giver + 1)
-        const sizeBytes = longestAnnounced(label, ranks, size, { slots: 1, rankOf: () => giver })
-        return shareBytes(ranks, { root: giver, sizeBytes, own, label, limitMs, onProgress })
-      }
-      const bytes = await share().catch((error) => {
-        // The others wait in the group of all.
-        if (error instanceof PeerError && !endFactsOf(error).leftOut) group.abort(error)
-        throw error
-      })
-      if (!hasIt[group.rank]) {
-        const state = unpackState(bytes)
-        if (state.progress.step !== step)
-          throw new PeerError(
-            'peer.protocol',
-            `${label}: rank ${keeper} must send that of step ${step}, but sent one of step ${state.progress.step}. Continue without it.`,
-          )
-        kept.add(state)
-      }
-    }
-  }
+  const heldByRank = received.map((one) => one.held)
+  const { step, differed } = await kept.synchronize(group, heldByRank, { limitMs, onProgress })
   return {
     step,
     suspect: max(({ suspect }) => suspect),
@@ -139,9 +101,3 @@ export async function synchronizeStates(
 /** Tells whether a rank had another state than most. */
 const isAtFault = (differed: StatesDiffered | undefined, rank: number, size: number): boolean =>
   differed !== undefined && 2 * differed.ranks.length < size && differed.ranks.includes(rank)
-
-/** The first rank that has something which another lacks. */
-function giverAmong(hasIt: readonly boolean[]): number | undefined {
-  const first = hasIt.indexOf(true)
-  return first >= 0 && hasIt.includes(false) ? first : undefined
-}

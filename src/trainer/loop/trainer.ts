@@ -11,12 +11,12 @@ import { endFactsOf, RunError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import {
   beginning,
-  KeptStates,
   keepState,
   type Progress,
   type RunParts,
   restoreState,
 } from '../saves/kept-state.ts'
+import { KeptStates } from '../saves/kept-states.ts'
 import type { CheckpointPlace, ResumedRun } from '../saves/run-checkpoint.ts'
 import { type SavedFile, Saves } from '../saves/save-requests.ts'
 import { canBeSaved } from '../settings/config.ts'

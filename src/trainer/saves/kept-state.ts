@@ -39,34 +39,6 @@ export const beginning: Progress = {
   best: Number.NaN,
 }
 
-/** Ranks keep at the same steps, but one may be lost while another has just kept: then both still have the state before it. */
-export const maxKept = 2
-
-/** The newest states of a run; where there is none it continues from its beginning, which the settings make. */
-export class KeptStates {
-  #states: readonly KeptState[] = []
-
-  get newest(): KeptState | undefined {
-    return this.#states[0]
-  }
-
-  /** The newest first. */
-  get states(): readonly KeptState[] {
-    return this.#states
-  }
-
-  /** One of a step takes the place of another of that step. */
-  add(state: KeptState): void {
-    const others = this.#states.filter(({ progress }) => progress.step !== state.progress.step)
-    this.#states = [state, ...others].slice(0, maxKept)
-  }
-
-  /** Forgets the states of later steps. */
-  backTo(step: number): void {
-    this.#states = this.#states.filter(({ progress }) => progress.step <= step)
-  }
-}
-
 /** Parts of a run that its next step changes, without its inputs. */
 export interface RunParts {
   readonly model: Module

@@ -1,5 +1,6 @@
 import * as v from 'valibot'
 import { load, type SavedState, save } from '../../data/saved-tree.ts'
+import { CommittedStates } from '../../ddp/committed/committed-states.ts'
 import { areLimits } from '../../ddp/hooks/left-out.ts'
 import { DataError } from '../../util/errors.ts'
 import { isRecord } from '../../util/kind-of.ts'
@@ -36,4 +37,15 @@ export function unpackState(bytes: Uint8Array<ArrayBuffer>): KeptState {
     'progress' | 'log'
   >
   return { ...state, progress: { ...known.output, samples: 0 }, log: ownLog }
+}
+
+/** Ranks keep at the same steps, but one may be lost while another has just kept: then both still have the state before it. */
+export const maxKept = 2
+
+/** The states that a rank has kept. */
+export class KeptStates extends CommittedStates<KeptState> {
+  constructor() {
+    const stepOf = ({ progress }: KeptState) => progress.step
+    super({ label: 'the kept state', max: maxKept, stepOf, pack: packState, unpack: unpackState })
+  }
 }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { agreeOnState, type Held } from '../../../src/trainer/loop/agree-on-state.ts'
+import { agreeOnState, type Held } from '../../../src/ddp/committed/agree-on-state.ts'
 import type { KeptState } from '../../../src/trainer/saves/kept-state.ts'
-import { packState, unpackState } from '../../../src/trainer/saves/packed-state.ts'
+import { packState, unpackState } from '../../../src/trainer/saves/kept-states.ts'
 import { hashOfState } from '../../../src/trainer/saves/state-hash.ts'
 
 /** `72a 50x`: the states that a rank has kept, by step and hash. */
