@@ -6,7 +6,7 @@ import {
   setRandomSeed,
 } from '../graph/trace/random.ts'
 import { checkNumber, checkOptions } from '../util/options.ts'
-import { RandomStream } from '../util/random.ts'
+import { RandomStream, uniform as uniformNumbers } from '../util/random.ts'
 import { checkCount, checkShape, countElements, type Shape } from '../util/shape.ts'
 
 let parameterSeed = 0
@@ -89,20 +89,22 @@ export const filled = (shape: Shape, value: number): Parameter =>
   new Parameter(shape, new Float32Array(elementsOf(shape)).fill(value))
 
 /** A parameter of numbers evenly distributed in ±bound. */
-export function uniform(shape: Shape, bound: number): Parameter {
-  const stream = new RandomStream(parameterSeed, nextStream++)
-  const data = Float32Array.from({ length: elementsOf(shape) }, () => stream.between(-bound, bound))
-  return new Parameter(shape, data)
-}
+export const uniform = (shape: Shape, bound: number): Parameter =>
+  new Parameter(
+    shape,
+    uniformNumbers(parameterSeed, nextStream++, elementsOf(shape), -bound, bound),
+  )
 
 /** `count` normal numbers with mean 0, of a stream of their own. source: Box and Muller. */
 export function normalNumbers(count: number, deviation: number): Float32Array<ArrayBuffer> {
   checkCount('Parameter', [count])
   const stream = new RandomStream(parameterSeed, nextStream++)
-  return Float32Array.from({ length: count }, () => {
+  const numbers = new Float32Array(count)
+  for (let i = 0; i < count; i++) {
     const radius = Math.sqrt(-2 * Math.log(1 - stream.unit()))
-    return deviation * radius * Math.cos(2 * Math.PI * stream.unit())
-  })
+    numbers[i] = deviation * radius * Math.cos(2 * Math.PI * stream.unit())
+  }
+  return numbers
 }
 
 /** A parameter of normal numbers with mean 0. */
