@@ -282,7 +282,9 @@ export function differencesOf(meta: DemoMeta, saved: RunRecord, now: RunRecord):
   if (areExact) compare('virtual workers', saved.config.virtualWorkers, now.config.virtualWorkers)
   compare('learning rate', learningRateOf(saved.config, meta), learningRateOf(now.config, meta))
   compare('clipNorm', saved.config.clipNorm ?? 'none', now.config.clipNorm ?? 'none')
-  compare('data', saved.config.data, now.config.data)
+  // Files of earlier versions lack some.
+  for (const name of ['data', 'parallel', 'strategy', 'trust', 'aggregation'] as const)
+    if (name in saved.config) compare(name, saved.config[name], now.config[name])
   compare('adapters', [...new Set(saved.adapters)], [...new Set(now.adapters)])
   if (!areExact) compare('rows of each rank', saved.shares, now.shares)
   compare('buckets', saved.buckets, now.buckets, false)

@@ -226,6 +226,11 @@ describe('a run with exact', () => {
       return differencesOf(digits.meta, record, { ...record, worldSize: 2, config })
     }
     expect(differences({ clipNorm: 2 })).toEqual(['clipNorm "none", now 2'])
+    expect(differences({ aggregation: 'median', trust: 'strangers', strategy: 'alone' })).toEqual([
+      'strategy "ddp", now "alone"',
+      'trust "auto", now "strangers"',
+      'aggregation "mean", now "median"',
+    ])
     expect(differences({ virtualWorkers: 3 })).toEqual(['virtual workers 4, now 3'])
     expect(differences({ exact: false })).toEqual(['ranks 1, now 2', 'exact true, now false'])
   }, 60_000)
