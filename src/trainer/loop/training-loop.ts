@@ -386,8 +386,8 @@ export class TrainingLoop {
       flags.own = wordOf(own)
       return async () => requestsIn(flags.sum)
     }
-    // Ranks whose steps carry no such word keep in step by this: queries, pauses and saves are behind the same step on all.
-    const received = group.allGatherU32(Uint32Array.of(wordOf(own)), { label: 'the wishes' })
+    // Ranks whose steps carry no such word agree here: queries, pauses and saves come after the same step on all.
+    const received = group.allGatherU32(Uint32Array.of(wordOf(own)), { label: 'the requests' })
     received.catch(() => undefined)
     return async () => requestsIn((await received).reduce((sum, word) => sum + word, 0))
   }
@@ -439,7 +439,7 @@ interface StepRequests {
 }
 
 /**
- * A rank's wishes as a word that ranks add up, exact as float32 where it travels with gradients. Up to 127 ranks have wishes, each in a digit of
+ * A rank's requests as a word that ranks add up, exact as float32 where it travels with gradients. Up to 127 ranks may ask, each in a digit of
  * its kind.
  */
 const digit = 2 ** 7
