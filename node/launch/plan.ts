@@ -1,3 +1,4 @@
+import { hostname } from 'node:os'
 import { defaultMasterPort, type Variables } from '../../src/distributed/rendezvous/slurm.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { formatRanks } from '../../src/util/format-ranks.ts'
@@ -69,15 +70,18 @@ export function planLaunch(options: LaunchOptions, around: Surroundings): Plan {
   return plan
 }
 
+const isHere = (host: string) => /^(?:localhost|127\..*|::1)$/.test(host) || host === hostname()
+
 /** Lines about flags that change nothing in a launcher of so many tabs. */
 export function notesOnFlags(
-  { tee, redirects, relay }: Pick<LaunchOptions, 'tee' | 'redirects' | 'relay'>,
+  options: LaunchOptions,
   { place, launchers, index }: Pick<Plan, 'place' | 'launchers' | 'index'>,
   tabs: number,
 ): string[] {
   const notes: string[] = []
   // Of many launchers on a machine one says it.
   if (place && index !== 0) return notes
+  const { tee, redirects, relay } = options
   const here = place?.localWorldSize ?? tabs
   for (const [flag, streams] of Object.entries({ '--tee': tee, '--redirects': redirects })) {
     const named = typeof streams === 'object' ? Object.keys(streams).map(Number) : []
@@ -89,6 +93,11 @@ export function notesOnFlags(
   }
   if (relay && launchers * tabs === 1)
     notes.push('--relay: changes nothing in a run of one rank, which sends to nobody.')
+  const { host } = addressIn(options)
+  if (launchers === 1 && host !== undefined && !isHere(host))
+    notes.push(
+      `${options.masterAddr ? '--master-addr' : '--rdzv-endpoint'}: a run of one machine meets no other at ${host}. Pass --nnodes for several machines.`,
+    )
   return notes
 }
 

@@ -295,6 +295,15 @@ test.each<[line: string, environment: Variables, notes: string[]]>([
     ['--relay: changes nothing in a run of one rank, which sends to nobody.'],
   ],
   ['--nnodes 2 --node-rank 0 --relay train.ts', {}, []],
+  [
+    '--rdzv-endpoint nonsense train.ts',
+    {},
+    [
+      '--rdzv-endpoint: a run of one machine meets no other at nonsense. Pass --nnodes for several machines.',
+    ],
+  ],
+  ['--rdzv-endpoint localhost:29400 train.ts', {}, []],
+  ['--nnodes 2 --rdzv-endpoint other:29400 --node-rank 1 train.ts', {}, []],
 ])('flags that change nothing are said: %s', (line, environment, notes) => {
   const parsed = parseLaunch('run', line.split(' '), environment)
   if (parsed.kind === 'help') throw new Error('help')
