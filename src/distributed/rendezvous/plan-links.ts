@@ -132,4 +132,4 @@ function wayBetween(
 }
 
 const withoutWebRtc =
-  'Workers have no WebRTC: pass them the option page, a port that lendPage() returns on their page. If a network blocks WebRTC, use relay: "fallback" and a signaling server with --relay.'
+  'Workers have no WebRTC: pass them the option page, a port that lendPage() returns on their page. In Node, or if a network blocks WebRTC, use relay: "fallback" and a signaling server with --relay.'

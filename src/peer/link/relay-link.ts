@@ -7,6 +7,7 @@ import {
   protocolVersion,
   type ServerMessage,
 } from '../room/messages.ts'
+import { ownSocket } from '../room/own-socket.ts'
 import { SignalError } from '../room/refusals.ts'
 import type { BinarySocket, BinarySocketConstructor } from '../room/room-options.ts'
 import type { RoomAddress } from '../room/room-url.ts'
@@ -43,15 +44,15 @@ export interface RelayLinkOptions {
   windowBytes?: number
 }
 
-/** Fields that a relayed link needs where it opens the browser's own WebSocket. */
+/** Fields that a relayed link needs where it opens the platform's own WebSocket. */
 export type RelayPlace = Pick<
   RelayLinkOptions,
   'address' | 'token' | 'channel' | 'side' | 'peerName'
 >
 
-/** A link there with the browser's own WebSocket. */
+/** A link there with the platform's own WebSocket, by which its room was entered. */
 export const relayOver = (place: RelayPlace): RelayLink =>
-  new RelayLink({ ...place, WebSocket: globalThis.WebSocket as BinarySocketConstructor })
+  new RelayLink({ ...place, WebSocket: ownSocket()! })
 
 /** Messages of 128 and 256 KiB were no faster between two tabs (Chromium 156, loopback), and a slow network takes longer over one. */
 export const relayDefaults = {

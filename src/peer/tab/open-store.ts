@@ -1,6 +1,7 @@
 import type { Env } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
 import { checkChoice, checkOptions } from '../../util/options.ts'
+import { ownSocket } from '../room/own-socket.ts'
 import type { SocketConstructor } from '../room/room-options.ts'
 import { parseRoomUrl } from '../room/room-url.ts'
 import { checkTimeout } from '../store/check-arguments.ts'
@@ -12,7 +13,7 @@ export interface OpenStoreOptions {
   timeoutMs?: number
   /** `either`, the default, creates the room if it does not exist. `join` fails then, and `create` fails if it exists. */
   mode?: 'either' | 'join' | 'create'
-  /** Default: the platform's. Outside browsers, pass one that sends an Origin that the server allows. */
+  /** Default: the platform's, which outside of browsers sends the server's own address as its Origin. */
   WebSocket?: SocketConstructor
   /** The clock. Default: the system's. */
   env?: Env
@@ -44,11 +45,11 @@ export async function openStoreFor(
   checkTimeout(where, timeoutMs)
   checkChoice(where, 'mode', mode, ['either', 'join', 'create'])
   const { server, link } = parseRoomUrl(where, url)
-  const Socket = WebSocket ?? (globalThis.WebSocket as SocketConstructor | undefined)
+  const Socket = WebSocket ?? ownSocket()
   if (!Socket) {
     throw new PeerError(
       'config.invalid',
-      `${where}: this platform has no WebSocket. Pass the option WebSocket, for example the class of the package ws.`,
+      `${where}: this platform has no WebSocket. Use Node 22 or newer, or start Node 20 with --experimental-websocket.`,
     )
   }
   return WebSocketStore.open({ url: server, link, mode, WebSocket: Socket, env }, timeoutMs)

@@ -62,7 +62,7 @@ describe('backends', () => {
     expect(plan(without)).toEqual([['webrtc', false]])
     // Nobody asked for it.
     expect(() => planLinks(apart, 0, 'auto', 'mesh', 'off')).toThrow(
-      /rank 2 \(tab c\) .*relay: "fallback"/,
+      /rank 2 \(tab c\) .*In Node, or .*relay: "fallback"/,
     )
   })
 

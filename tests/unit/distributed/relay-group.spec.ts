@@ -1,11 +1,11 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { WebSocket } from 'ws'
 import { isBackendAvailable } from '../../../src/distributed/group/backends.ts'
 import type { InitProcessGroupOptions } from '../../../src/distributed/group/form-group.ts'
 import { createProcessGroup } from '../../../src/distributed/group/process-group.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { newRoomUrl } from '../../../src/peer/room/room-url.ts'
 import { HashStore } from '../../../src/peer/store/hash-store.ts'
-import { socketFrom } from '../../support/signal-socket.ts'
 import { StoreServer } from '../../support/store-server.ts'
 
 let server: StoreServer
@@ -13,7 +13,8 @@ let plain: StoreServer
 const groups: ProcessGroup[] = []
 beforeAll(async () => {
   ;[server, plain] = await Promise.all([StoreServer.start({ relay: true }), StoreServer.start()])
-  vi.stubGlobal('WebSocket', socketFrom(server.origin))
+  // As in Node 22 and newer.
+  vi.stubGlobal('WebSocket', WebSocket)
 })
 afterAll(async () => {
   vi.unstubAllGlobals()
@@ -128,7 +129,6 @@ describe('ranks linked by the relay', () => {
 
 describe('what cannot be', () => {
   it('a server without a relay, as by default, says how to have one', async () => {
-    vi.stubGlobal('WebSocket', socketFrom(plain.origin))
     const joining = form(2, newRoomUrl(plain.address))
     await expect(joining).rejects.toMatchObject({
       code: 'signal.refused',
@@ -136,7 +136,6 @@ describe('what cannot be', () => {
         /backend "relay" needs a signaling server with a relay, and this one has none.*--relay/,
       ),
     })
-    vi.stubGlobal('WebSocket', socketFrom(server.origin))
   })
 
   it.each<[Partial<InitProcessGroupOptions>, RegExp]>([
@@ -165,11 +164,14 @@ describe('what cannot be', () => {
       )
   })
 
-  it('is told by isBackendAvailable', () => {
+  it('a platform without WebSocket is refused, as isBackendAvailable says', async () => {
     expect(isBackendAvailable('relay')).toBe(true)
     vi.stubGlobal('WebSocket', undefined)
     Reflect.deleteProperty(globalThis, 'WebSocket')
     expect(isBackendAvailable('relay')).toBe(false)
-    vi.stubGlobal('WebSocket', socketFrom(server.origin))
+    await expect(form(1, newRoomUrl(server.address))).rejects.toThrow(
+      /^initProcessGroup: this platform has no WebSocket. .*Node 20 with --experimental-websocket/,
+    )
+    vi.stubGlobal('WebSocket', WebSocket)
   })
 })
