@@ -37,14 +37,26 @@ export const hashedRuns = {
   },
 } as const satisfies Record<string, { task: Task; settings: TrainConfigInput }>
 
+/** The hashes of 200 steps on the device cpu: those of an AMD EPYC with Node 20. */
+export const hashes200 = {
+  mlp: '2a15e400a2bb1760',
+  cnn: '600d01e49cb14898',
+  gpt: 'fe32b176146c96e9',
+} as const
+
+export const inputOf = (name: keyof typeof hashedRuns, steps: number) => ({
+  ...hashedRuns[name].settings,
+  ...{ steps, lr: 0.01, exact: true, virtualWorkers: 4 },
+})
+
 /** The hash of the weights of each rank after so many steps, by threads and ranks. */
 export async function hashesOf(
   name: keyof typeof hashedRuns,
   steps: number,
   places: readonly { readonly threads: number; readonly ranks: number }[],
 ): Promise<Record<string, string>> {
-  const { task, settings } = hashedRuns[name]
-  const input = { ...settings, steps, lr: 0.01, exact: true, virtualWorkers: 4 }
+  const { task } = hashedRuns[name]
+  const input = inputOf(name, steps)
   const hashes: Record<string, string> = {}
   for (const { threads, ranks } of places) {
     const before = getNumThreads()

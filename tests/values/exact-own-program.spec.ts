@@ -1,10 +1,7 @@
 import { expect, test } from 'vitest'
-import { parseTrainConfig } from '../../demos/experiments.ts'
 import { task as playground } from '../../demos/playground/demo.ts'
-import { epochOrder, stepsPerEpoch } from '../../src/data/shares.ts'
 import { DistributedDataParallel } from '../../src/ddp/data-parallel/data-parallel.ts'
 import type { ExactOptions } from '../../src/ddp/data-parallel/exact-training.ts'
-import { paramDigest } from '../../src/ddp/hashes/param-digest.ts'
 import { compile } from '../../src/graph/compile/compile.ts'
 import { crossEntropy, sampleCount } from '../../src/graph/functions/linear.ts'
 import type { AnyRuntime } from '../../src/graph/memory/runtime.ts'
@@ -18,11 +15,10 @@ import { StepLR } from '../../src/optim/lr-scheduler/decays.ts'
 import { SGD } from '../../src/optim/sgd.ts'
 import type { OptimizerStateDict } from '../../src/optim/state-dict.ts'
 import type { CollectiveGroup } from '../../src/peer/group/collective-group.ts'
-import { batchArrays } from '../../src/trainer/evaluate/share-batches.ts'
-import { learningRateOf } from '../../src/trainer/settings/demo-meta.ts'
 import type { Task } from '../../src/trainer/settings/task.ts'
 import { uniform } from '../../src/util/random.ts'
 import { tensorType } from '../../src/util/shape.ts'
+import { trainByOwnProgram } from '../support/own-program.ts'
 import { onRanks, resultOf } from '../support/ranks-of-one.ts'
 import { testRuntime } from '../support/run-op.ts'
 import { lossesOf, resultsOf, trainRanks } from '../support/train-ranks.ts'
@@ -139,44 +135,9 @@ test('an own program with exact ends with the bits of the built-in training when
   const settings = { demo: 'playground', model: 'tanh-8-8', data: 'xor', steps: 12 } as const
   const input = { ...settings, batchSize, exact: true, virtualWorkers: 4 }
   const [trained] = await trainRanks(1, input, () => runtime, undefined, playground as Task)
-  const config = parseTrainConfig(input)
-  const task = playground as Task
-  const data = await task.load({ config, baseUrl: 'https://data.example/' } as never)
-  const { count } = data.train
-  const ends = await onRanks(2, async (group) => {
-    manualSeed(config.seed)
-    const model = new DistributedDataParallel(task.model(config, data), {
-      processGroup: group,
-      exact: { virtualWorkers: 4 },
-    })
-    const optimizer = new AdamW(model.parameters(), { lr: learningRateOf(config, task.meta) })
-    const { rows } = model.exactShare(batchSize)
-    const types = task.types(config, data, rows)
-    const step = await compile(
-      (inputs) => {
-        const loss = task.loss(task.forward(model, inputs), inputs)
-        loss.backward()
-        optimizer.step()
-        return { loss }
-      },
-      types,
-      { runtime },
-    )
-    const losses: number[] = []
-    const perEpoch = stepsPerEpoch(count, batchSize)
-    for (let i = 0; i < settings.steps; i++) {
-      const order = epochOrder(config.seed, Math.floor(i / perEpoch), count)
-      const begin = (i % perEpoch) * batchSize
-      const batch = order.subarray(begin, begin + batchSize)
-      const { start, end } = model.exactShare(batchSize, batch.length)
-      const inputs = batchArrays(task.types(config, data, end - start))
-      task.fill(data, 'train', batch.subarray(start, end), inputs)
-      const { loss } = await step.run(inputs)
-      losses.push(loss[0])
-    }
-    return { losses, paramHash: await paramDigest(model.parameters(), runtime) }
-  })
-  expect(config.optimizer).toBe('adamw')
+  const ends = await onRanks(2, (group) =>
+    trainByOwnProgram(playground as Task, input, { processGroup: group, runtime }),
+  )
   for (const end of ends.map(resultOf))
     expect(end).toEqual({
       losses: lossesOf(trained),
