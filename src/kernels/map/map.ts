@@ -1,5 +1,6 @@
 import { invariant } from '../../util/errors.ts'
 import { countElements, sameShape, tensorType } from '../../util/shape.ts'
+import { canBeWide, lowerChain } from '../chain-kernel.ts'
 import { roundHalf } from '../half.ts'
 import { defineOp, type GradientContext, type Op, type OpCall, type Value } from '../op.ts'
 import {
@@ -11,7 +12,6 @@ import {
 } from '../steps.ts'
 import { sumTo } from '../sum/sum.ts'
 import { cases } from './cases.ts'
-import { canBeWide, lowerChain } from './chain-kernel.ts'
 import { activationRules } from './rules/activations.ts'
 import { arithmeticRules, comparisonRules } from './rules/arithmetic.ts'
 import { lossRules } from './rules/losses.ts'

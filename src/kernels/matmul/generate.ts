@@ -1,5 +1,5 @@
 import type { Shape } from '../../util/shape.ts'
-import { collapseBroadcast, wideValue } from '../map/chain-kernel.ts'
+import { collapseBroadcast, wideValue } from '../chain-kernel.ts'
 import { reads, type ShaderBinding, writes } from '../shader.ts'
 import { broadcastIndex, type Step, stepsToWgsl } from '../steps.ts'
 import { coordinatesOf, offsetOf } from '../strided.ts'

@@ -5,7 +5,7 @@ import {
   type TensorType,
   tensorType,
 } from '../../util/shape.ts'
-import { collapseBroadcast } from '../map/chain-kernel.ts'
+import { collapseBroadcast } from '../chain-kernel.ts'
 import type { Lowering, OpCall, Operand } from '../op.ts'
 import { adding, type Join, rowKernel } from '../rows.ts'
 import { ceilDiv, reads, type ShaderBinding, writes } from '../shader.ts'

@@ -1,6 +1,6 @@
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, type Shape, sameShape, tensorType } from '../../util/shape.ts'
-import { canBeWide, lowerChain } from '../map/chain-kernel.ts'
+import { canBeWide, lowerChain } from '../chain-kernel.ts'
 import { defineOp, type GradientContext, type Op, type Value } from '../op.ts'
 import { canUseTree, lowerOverAxes, prefersTree } from '../reduce/passes.ts'
 import { checkAxes, type ReduceAttrs, reducedShape, reducedType } from '../reduce/shapes.ts'

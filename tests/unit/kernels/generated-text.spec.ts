@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { collapseBroadcast } from '../../../src/kernels/map/chain-kernel.ts'
+import { collapseBroadcast } from '../../../src/kernels/chain-kernel.ts'
 import { map } from '../../../src/kernels/map/map.ts'
 import { matmul } from '../../../src/kernels/matmul/matmul.ts'
 import type { Op, OpCall } from '../../../src/kernels/op.ts'

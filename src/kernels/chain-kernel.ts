@@ -1,9 +1,9 @@
-import { countElements, type DType, type Shape, type TensorType } from '../../util/shape.ts'
-import { eachElement } from '../elements.ts'
-import type { Lowering } from '../op.ts'
-import { ceilDiv, reads, type ShaderBinding, writes } from '../shader.ts'
-import { broadcastIndex, chainShape, type Step, stepsToWgsl } from '../steps.ts'
-import { coordinatesOf } from '../strided.ts'
+import { countElements, type DType, type Shape, type TensorType } from '../util/shape.ts'
+import { eachElement } from './elements.ts'
+import type { Lowering } from './op.ts'
+import { ceilDiv, reads, type ShaderBinding, writes } from './shader.ts'
+import { broadcastIndex, chainShape, type Step, stepsToWgsl } from './steps.ts'
+import { coordinatesOf } from './strided.ts'
 
 const elementOf = (dtype: DType, isVector: boolean): ShaderBinding['element'] =>
   dtype === 'f16' ? (isVector ? 'vec2<u32>' : 'u32') : isVector ? `vec4<${dtype}>` : dtype
