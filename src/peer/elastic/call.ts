@@ -102,6 +102,8 @@ export class Call {
   reported(from: string, report: Extract<ElasticMessage, { type: 'report' }>): void {
     const { ballot, former } = report
     if (ballot !== this.ballot || !this.#leader.leads(ballot) || this.#reports.has(from)) return
+    // In a ring anyone can pass on what lives of its invention say, in any tab's name.
+    if (!this.#called.includes(from)) return
     const { presence } = this.#view
     presence.outside.delete(from)
     this.#reports.set(from, report)

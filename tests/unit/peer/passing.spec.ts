@@ -309,6 +309,36 @@ describe('a ring of members', () => {
     expect(await rosterOf(all)).toBe(all.map(({ id }) => id).join(''))
   })
 
+  test('that has lost most others waits for a person, though one of it invents that those have come again', async () => {
+    const all = ringOf(24, 'm')
+    const lost = all.slice(-14)
+    for (const one of all.filter(({ links }) => links.has('m'))) {
+      const [there, back] = memoryPair(place.world, { delayMs: () => 1 })
+      one.elastic.links.add(there, 'm')
+      const own = new EpochLinks(back)
+      const report = { roster: null, proved: 0, hasState: false, step: 0, linked: [], apart: [] }
+      own.oncontrol = (payload) => {
+        const said = decodeElasticMessage(payload)
+        const call = said.type === 'pass' ? said.body : said
+        if (call.type !== 'call') return
+        const { ballot } = call
+        for (const { id } of lost) {
+          const from = `${id}.9`
+          const body = inOrder({ type: 'report', ballot, ...report, former: { id, entered: 1 } })
+          const pass = { type: 'pass', from, number: ballot, to: ['a'], body } as const
+          own.control(encodeElasticMessage({ ...pass, ...signedBy(from, signedText(pass)) }))
+        }
+      }
+    }
+    for (const one of lost) crash(one)
+    const left = all.slice(0, -14)
+    const next = left.map(({ elastic }) => elastic.next().catch(() => null))
+    const none = place.world.advance(20_000).then(() => 'none')
+    expect(await Promise.race([...next, none])).toBe('none')
+    const [{ missing }] = left[0]!.abouts
+    expect(missing).toEqual(expect.arrayContaining(lost.map(({ id }) => id)))
+  })
+
   test('remembers a bounded number of goodbyes of those that one of them invents', async () => {
     const { elastic } = member('a', { ballot: 1, members: [...letters.slice(0, 17)] })
     const [there, back] = memoryPair(place.world, { delayMs: () => 1 })
