@@ -94,8 +94,12 @@ export function breachOf(
       return message.ballot > promised
         ? end('told this member to leave in a call that it has not answered')
         : null
-    case 'wait':
-      return message.id === hearer.self || hearer.isUp(message.id) ? null : drop
+    case 'wait': {
+      const { members = [message.id] } = hearer.roster ?? {}
+      const mayJudge = members.includes(message.id) || from === members[0]
+      const isNear = message.id === hearer.self || hearer.isUp(message.id)
+      return mayJudge && isNear ? null : drop
+    }
     case 'bye':
       return message.entered > limit ? end('entered a roster that nobody has called for') : null
     default:

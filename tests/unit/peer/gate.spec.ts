@@ -95,6 +95,17 @@ test('a newcomer over a fast link is let in at once', async () => {
   expect(await nextOf([a, b])).toEqual(['abx', 'abx'])
 })
 
+test('a newcomer over a fast link is let in though a member that is not the first one says that it is slow', async () => {
+  const [a, b] = train()
+  join('x', [a, b], fast())
+  await world.advance(200)
+  const lie = { type: 'wait', id: 'x', why: 'a lie', isSlow: true, members: ['a', 'b'] } as const
+  b.elastic.links.send(['a'], lie)
+  await world.advance(10)
+  expect(a.received).toEqual(['wish'])
+  expect(await nextOf([a, b])).toEqual(['abx', 'abx'])
+})
+
 test('a newcomer over a slow link waits, and all hear why', async () => {
   const [a, b] = train()
   const x = join('x', [a, b], slow())
