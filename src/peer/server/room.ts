@@ -173,7 +173,7 @@ export class Room {
     const isDetached = before?.connectionId === null
     const member = isDetached ? before : this.newMember(info, token ?? null, isFurther, again)
     member.connectionId = connectionId
-    member.info = info
+    this.describe(member, info)
     member.cameInRun = again?.run?.key
     if (token !== undefined) this.remember(token)
     this.send(member, this.welcome(member.id))
@@ -183,6 +183,13 @@ export class Room {
     if (again) this.run.memberBack(member, again)
     this.run.memberCame()
     return member
+  }
+
+  /** Takes what a member says of itself, but for the mark of another tab: a host cannot remove a rank of its own. */
+  private describe(member: Member, info: MemberInfo): void {
+    const isOther = ({ info: { tab }, token }: Member) => tab === info.tab && token !== member.token
+    const { tab, ...rest } = info
+    member.info = tab !== undefined && this.members.some(isOther) ? rest : info
   }
 
   private newMember(
@@ -328,7 +335,7 @@ export class Room {
   receive(member: Member, message: RoomMessage): void {
     if (message.type === 'update') {
       const { name, hidden } = member.info
-      member.info = message.info
+      this.describe(member, message.info)
       // What a tab measures of itself is no sign of a person.
       if (message.info.name !== name || message.info.hidden !== hidden) this.watchIdle()
       this.lobbyChanged(true)

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import { type ClientMessage, limits } from '../../../src/peer/room/messages.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { infoOf } from '../../support/member-info.ts'
-import { authKey, RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'
+import { authKey, RendezvousWorld, roomA, roomB, tokenOf } from '../../support/rendezvous-world.ts'
 
 /** Clients that send nonsense, too much or nothing: each is refused, and no one else notices. */
 
@@ -69,6 +69,22 @@ describe('hostile clients', () => {
     world.server.receive('old', JSON.stringify(message))
     expect(world.refusal('old')).toBe('wrong-version')
     expect(world.last('old', 'error').text).toContain('Reload')
+  })
+
+  it('the mark of another tab is not shown, when a tab comes with it or takes it later', async () => {
+    const tab = 'ab'.repeat(4)
+    world.create('host', roomA, infoOf('host', { tab }), tokenOf('host'))
+    world.join('rank', roomA, infoOf('rank', { tab }), authKey, tokenOf('host'))
+    world.join('early', roomA, infoOf('early', { tab }), authKey, tokenOf('early'))
+    world.join('late', roomA, infoOf('late'), authKey, tokenOf('late'))
+    world.say('late', { type: 'update', info: infoOf('late', { tab }) })
+    await world.tick()
+    const { members } = world.last('host', 'lobby')
+    expect(members.filter((one) => one.tab === tab).map(({ name }) => name)).toEqual([
+      'host',
+      'rank',
+    ])
+    expect(members).toHaveLength(4)
   })
 
   it('anything but create and join is refused outside a room', async () => {
