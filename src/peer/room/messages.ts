@@ -130,6 +130,9 @@ export const limits = {
   lobbyDelayMs: 20,
   /** Lobbies that only tell what members changed about themselves are at least this far apart. */
   lobbyUpdateMs: 1_000,
+  /** Token bucket of a room's lobbies, and of its messages of who waits to be let in: a class of 64 comes within a minute. */
+  newsPerSec: 2,
+  newsBurst: 128,
   /** JSON text of a run's settings. */
   settingsBytes: 16 * 1024,
   /** JSON text of an adapter summary; an actual one takes about 200. */

@@ -74,6 +74,8 @@ export class Room {
   /** The next lobby message, once one is due. */
   private dueLobby: { atMs: number; cancel: () => void } | null = null
   private hasUpdates = false
+  /** Lobbies, and messages of who waits: those who come and go could have any number of them sent. */
+  private readonly news: TokenBucket
   private updatesSentAtMs = Number.NEGATIVE_INFINITY
   private cancelIdle: () => void = () => undefined
 
@@ -84,6 +86,7 @@ export class Room {
     readonly makerAddress: string,
     private readonly host: RoomHost,
   ) {
+    this.news = new TokenBucket(host.env, host.limits.newsPerSec, host.limits.newsBurst)
     this.store = new RoomStore({
       env: host.env,
       limits: host.limits,
@@ -94,7 +97,7 @@ export class Room {
     this.asks = new RoomAsks({
       env: host.env,
       limits: host.limits,
-      changed: () => this.tellAsks(),
+      changed: () => (this.news.take() ? this.tellAsks() : this.lobbyChanged()),
     })
     this.run = new RoomRun({
       env: host.env,
@@ -455,7 +458,7 @@ export class Room {
   /** Tells everyone soon; what a member says of itself (`isUpdate`) at most once in `lobbyUpdateMs`. */
   private lobbyChanged(isUpdate = false): void {
     const { env, limits } = this.host
-    const soonMs = env.now() + limits.lobbyDelayMs
+    const soonMs = env.now() + Math.max(limits.lobbyDelayMs, this.news.waitMs)
     const atMs = isUpdate ? Math.max(soonMs, this.updatesSentAtMs + limits.lobbyUpdateMs) : soonMs
     if (isUpdate) this.hasUpdates = true
     else this.watchIdle()
@@ -467,6 +470,7 @@ export class Room {
 
   private tellLobby(): void {
     this.dueLobby = null
+    this.news.spend(1)
     if (this.hasUpdates) this.updatesSentAtMs = this.host.env.now()
     this.hasUpdates = false
     const { state, epoch, ballot, reached } = this.run

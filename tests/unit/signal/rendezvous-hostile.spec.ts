@@ -87,6 +87,28 @@ describe('hostile clients', () => {
     expect(members).toHaveLength(4)
   })
 
+  it.each([
+    ['lobby', false],
+    ['asks', true],
+  ] as const)(
+    'those who come and go all the time have the others sent a bounded number of messages: %s',
+    async (type, asks) => {
+      world = new RendezvousWorld({}, { asks })
+      world.create('host', roomA, infoOf('host'), tokenOf('host'))
+      const { newsBurst, newsPerSec } = limits
+      const seconds = 20
+      for (let count = 0; count < 25 * seconds; count++) {
+        world.join(`x${count}`)
+        await world.env.advance(40)
+        world.server.lost(`x${count}`, 'it has gone')
+      }
+      await world.env.advance(1000)
+      expect(world.all('host', type).length).toBeGreaterThan(newsBurst / 2)
+      expect(world.all('host', type).length).toBeLessThan(newsBurst + newsPerSec * (seconds + 4))
+      expect(JSON.stringify(world.last('host', type))).not.toContain('x')
+    },
+  )
+
   it('anything but create and join is refused outside a room', async () => {
     world.open('a')
     world.say('a', { type: 'ready', epoch: 1 })
