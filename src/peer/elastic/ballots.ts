@@ -29,9 +29,9 @@ export class Ballots {
     this.leader = leader
   }
 
-  /** One for a call of the member `self`; null where there is none left. */
-  callAs(self: string): number | null {
-    const ballot = ballotAbove(this.newest, self)
+  /** One for a call of the member `self`; null where there is none left. `isUrgent`: above those that others call with in the same moment. */
+  callAs(self: string, isUrgent = false): number | null {
+    const ballot = ballotAbove(this.newest + (isUrgent ? ballotStep : 0), self)
     if (ballot === null) return null
     this.newest = ballot
     this.promise(ballot, self)

@@ -140,13 +140,13 @@ export class Call {
 
   /** Members whose answers it can expect: those to which there are links, and of those called the ones to which one that has answered has one. */
   get #reached(): string[] {
-    const { links, roster } = this.#view
+    const { links, presence, roster } = this.#view
     const reached = new Set(links.up)
     if (roster!.isRing)
       for (const id of reached)
         for (const other of this.#reports.get(id)?.linked ?? [])
           if (this.#called.includes(other)) reached.add(other)
-    return [...reached]
+    return [...reached].filter((id) => !presence.dead.has(id))
   }
 
   /** True if more of its roster's members say that they are in one without the leader than say otherwise, once those that can have answered. */

@@ -66,6 +66,8 @@ export class ElasticMember implements MemberView {
   #isPlanned = false
   /** Of a newcomer: once it has got the run's state. */
   #hasState: boolean
+  /** Members that the host, at this tab, has removed. */
+  readonly #removed = new Set<string>()
   /** Slow members, which the next roster is to leave out. */
   #without: ReadonlySet<string> = new Set()
   /** A planned call whose answer waits for this member's own step to end; `hasFailed`: in a way that nobody planned. */
@@ -176,13 +178,21 @@ export class ElasticMember implements MemberView {
 
   /**
    * The host, at this tab, has removed that one, which may answer and train on. It counts as one that has said bye: perhaps it is in a later roster.
-   * This member calls, since the others end their links to it as they enter a roster without it.
+   * This member calls, since the others end their links to it as they enter a roster without it. Its own one stays until then: by its end the
+   * removed one would call, too, for a roster without this member.
    */
   remove(id: string): void {
-    if (this.#state === 'over' || this.presence.dead.has(id)) return
-    const isMember = this.#roster?.members.includes(id) === true
-    this.presence.left(id, { entered: this.#roster?.ballot ?? 0, isDone: false })
-    if (isMember && this.#state !== 'leading') this.#lead(false)
+    const isGone = this.presence.dead.has(id) && !this.links.isUp(id)
+    if (this.#state === 'over' || this.#removed.has(id) || isGone) return
+    const { ballot = 0, members = [] } = this.#roster ?? {}
+    if (!members.includes(id)) {
+      this.presence.left(id, { entered: ballot, isDone: false })
+      return
+    }
+    this.#removed.add(id)
+    this.presence.isRemoved(id, ballot)
+    if (this.#state === 'leading') this.decide()
+    else this.#lead(false)
   }
 
   /** A person has decided: those that are missing count as dead. */
@@ -303,7 +313,7 @@ export class ElasticMember implements MemberView {
   #lead(isPlanned: boolean): void {
     if (this.#state === 'over' || !this.#roster) return
     this.#stop('this member calls')
-    const ballot = this.#ballots.callAs(this.options.self)
+    const ballot = this.#ballots.callAs(this.options.self, this.#removed.size > 0)
     if (ballot === null) {
       this.abort('the run has had as many changes of its ranks as it can. Start it again.')
       return
@@ -342,7 +352,7 @@ export class ElasticMember implements MemberView {
   }
 
   #receive(from: string, message: ElasticMessage): void {
-    if (this.#state === 'over') return
+    if (this.#state === 'over' || this.#removed.has(from)) return
     const role = this.#roleOf(from)
     const breach = breachOf(message, from, role, {
       self: this.options.self,
@@ -507,8 +517,11 @@ export class ElasticMember implements MemberView {
     const leftOut = before?.members.filter(isLeftOut) ?? []
     this.links.send(leftOut, { type: 'refuse', ballot, promised: ballot, outside: ballot })
     for (const id of leftOut) this.links.close(id, 'the others continue without it')
+    for (const id of this.#removed) if (!roster.members.includes(id)) this.#removed.delete(id)
     this.#give()
     this.newcomers.entered(roster, this.#isPlanned)
+    // Another one has led.
+    if (this.#removed.size > 0) this.#lead(false)
   }
 
   /** Slow members: the others do not wait for the step to end. */

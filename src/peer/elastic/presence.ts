@@ -129,6 +129,12 @@ export class Presence {
     this.done.add(id)
   }
 
+  /** The host, at this tab, has removed that member: its link ends with the next roster. */
+  isRemoved(id: string, entered: number): void {
+    this.dead.set(id, entered)
+    this.saidBye.add(id)
+  }
+
   /** In a ring others may pass on goodbyes of any number of tabs. */
   #forgetStrangers(): void {
     const { links, roster } = this.#view

@@ -544,3 +544,29 @@ describe('what a link carries', () => {
     await expect(joiner.elastic.next()).rejects.toThrow(/nobody has let it in/)
   })
 })
+
+test.each([
+  ['nab', ''],
+  ['anb', ''],
+  ['abn', ''],
+  ['abn', ', and has said that it is done'],
+])(
+  'the others train on without a rank that the host, a, removes and that does not obey: %s%s',
+  async (ids, andSaid) => {
+    const all = elasticMember(ids)
+    const [a, b] = ['a', 'b'].map((id) => all.find((one) => one.id === id)!) as [Member, Member]
+    const removed = all.find((one) => one !== a && one !== b)!
+    if (andSaid !== '')
+      removed.elastic.links.send(['a', 'b'], { type: 'bye', entered: 1, isDone: true, why: '' })
+    await place.world.advance(10)
+    a.elastic.remove(removed.id)
+    removed.elastic.next().catch(() => undefined)
+    const next = [a, b].map(({ elastic }) => namesOf(elastic.next()))
+    expect(await Promise.all(next)).toEqual(['ab', 'ab'])
+    await place.world.advance(10_000)
+    for (const { elastic, received } of [a, b]) {
+      expect(elastic.links.up).not.toContain(removed.id)
+      expect(received).not.toContain('out')
+    }
+  },
+)

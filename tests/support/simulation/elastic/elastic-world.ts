@@ -42,6 +42,8 @@ const giveUpMs = 8000
 const ownEpoch = -1
 /** A person looks at what is undecided this long after. */
 const personMs = 20_000
+/** From the removal of a member until no other one has a link to it, whatever it does. */
+const removedMs = 15_000
 
 /** Tabs in a room with a server, the links between them, and what befalls them. */
 export class ElasticWorld {
@@ -74,6 +76,8 @@ export class ElasticWorld {
   readonly #apart = new Set<Life>()
   /** A tab that lies, in one life after the other. */
   #liar: Life | undefined
+  /** The host has removed it. */
+  #isLiarRemoved = false
   readonly #lies: Draw
   #liesLeft = 0
   /** What others have passed on to it, the newest. */
@@ -172,6 +176,10 @@ export class ElasticWorld {
 
   #admit(life: Life): void {
     if (!life.isAlive) return
+    if (this.#isLiarRemoved && this.isLiar(life)) {
+      this.ended(life, 'left out')
+      return
+    }
     const members = this.lives.filter(
       (one) => this.#reported.members.includes(one.id) && one.isAlive,
     )
@@ -233,7 +241,11 @@ export class ElasticWorld {
   /** Nothing but a fault ends a link between two that train together. */
   #linkEnded(at: Life, from: Life, detail: string): void {
     const isFaulty = [at, from].some(
-      (life) => !life.isAlive || life.isEnding || this.#touched.has(life),
+      (life) =>
+        !life.isAlive ||
+        life.isEnding ||
+        this.#touched.has(life) ||
+        (this.#isLiarRemoved && this.isLiar(life)),
     )
     const isTogether =
       at.elastic?.roster?.members.includes(from.id) && from.elastic?.roster?.members.includes(at.id)
@@ -448,7 +460,7 @@ export class ElasticWorld {
       return
     }
     this.persons++
-    if (this.scenario.liar && this.scenario.faults.length === 0)
+    if (this.scenario.liar && this.scenario.faults.length === 0 && !this.isLiar(life))
       this.violate(`${life.id} waits for a person because of a liar alone`)
     // What others had built is lost, as the person was told.
     this.#builds.clear()
@@ -504,8 +516,9 @@ export class ElasticWorld {
     return tab === this.#liar?.tab
   }
 
-  #beginLying({ role, lies, everyMs }: LiarPlan): void {
+  #beginLying({ role, lies, everyMs, removedMs }: LiarPlan): void {
     this.#liesLeft = lies
+    if (removedMs !== undefined) this.env.after(removedMs, () => this.#removeLiar())
     const server = role === 'server' ? new LyingServer(this, this.#lies) : undefined
     if (!server) {
       this.#liar = role === 'member' ? this.#lies.pick(this.lives) : this.#stranger()
@@ -522,6 +535,36 @@ export class ElasticWorld {
         next()
       })
     next()
+  }
+
+  /** The host, a rank that is no liar, removes it: the server hears it no more, and the others that its connection has ended. It does not obey. */
+  #removeLiar(): void {
+    const liars = () => this.alive.filter((life) => this.isLiar(life))
+    const others = this.alive
+      .filter(({ elastic }) => elastic?.roster)
+      .filter((one) => !this.isLiar(one))
+    const host = others.find(({ elastic, id }) => elastic.roster!.members.includes(id))
+    // Who waits for others cannot leave out one more.
+    if (!host || host.undecided) return
+    this.#isLiarRemoved = true
+    this.calmMs = this.env.now() + removedMs
+    const member = memberOf(this.#liar!.id)
+    this.note(`!! ${host.id}, the host, removes ${member}`)
+    for (const life of liars()) this.#away.add(life)
+    this.#halves.gone(member)
+    host.place.event(() => host.elastic.remove(member))
+    for (const other of others) other.place.after(serverMs, () => other.elastic.doubt(member))
+    this.env.after(removedMs, () => {
+      for (const life of liars()) {
+        for (const other of others.filter(({ isAlive }) => isAlive)) {
+          const isUp = this.#ends.get(`${other.id} ${life.id}`)?.isUp
+          const isIn = other.elastic.roster?.members.includes(life.id)
+          if ((isUp || isIn) && this.scenario.faults.length === 0)
+            this.violate(`${other.id} still has ${life.id}, which the host has removed`)
+        }
+        this.#crash(life)
+      }
+    })
   }
 
   /** A tab with the room's link that runs no build of this project. */

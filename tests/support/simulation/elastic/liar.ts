@@ -2,6 +2,7 @@ import { encodeElasticMessage, inOrder, signedText } from '../../../../src/peer/
 import type { PastRoster } from '../../../../src/peer/elastic/roster.ts'
 import { fieldOffset, headerBytes } from '../../../../src/peer/link/wire.ts'
 import { membersPerRoom } from '../../../../src/peer/room/edges.ts'
+import { memberOf } from '../../../../src/peer/room/lives.ts'
 import { signedBy } from '../../cheap-signer.ts'
 import type { Draw } from '../draw.ts'
 import { controlEpoch } from './echo-link.ts'
@@ -16,6 +17,8 @@ export interface LiarPlan {
   readonly lies: number
   /** Mean time between two. units: ms. */
   readonly everyMs: number
+  /** When the host removes the member, which does not obey; undefined: never. units: ms. */
+  readonly removedMs?: number | undefined
 }
 
 /** What a liar knows of the run: lies are drawn near the truth. */
@@ -134,9 +137,16 @@ export function drawLie(draw: Draw, truth: Truth): Lie {
       const number = draw.pick([draw.whole(1, 200), draw.whole(1, 200), Number.MAX_SAFE_INTEGER])
       const own = { type, from: self, number, to: some(), body: inOrder(body) } as const
       if (draw.isOneIn(3)) return { ...own, ...signedBy(self, signedText(own)) }
-      // In another one's name, or what another one has said: once more, or changed.
-      if (passed.length === 0 || draw.isOneIn(3))
-        return { ...own, from: id(), ...signedBy(self, signedText(own)) }
+      // In another one's name, as a life of another tab that it invents, or what another one has said: once more, or changed.
+      if (passed.length === 0 || draw.isOneIn(3)) {
+        const other = id()
+        if (number % 2 === 0) return { ...own, from: other, ...signedBy(self, signedText(own)) }
+        const former = { id: other, entered: 1 }
+        const from = `${memberOf(other)}.999.own`
+        const said = inOrder(body.type === 'report' ? { ...body, former } : body)
+        const invented = { ...own, from, body: said }
+        return { ...invented, ...signedBy(from, signedText(invented)) }
+      }
       const said = draw.pick(passed)
       const { from, to } = own
       return { ...said, ...draw.pick([{}, { from }, { number }, { to }, { body }]) }

@@ -195,7 +195,11 @@ export function drawElastic(
   if (!liar) return { ...honest, faults }
   const draw = new Draw(seed, 1)
   const lies = draw.pick([1, 4, 40])
-  const plan = { role: liar, lies, everyMs: draw.pick([1, 20, 400]) }
+  const everyMs = draw.pick([1, 20, 400])
+  const removal = new Draw(seed, 3)
+  const isRemoved = liar === 'member' && removal.isOneIn(3)
+  const removedMs = isRemoved ? removal.whole(0, 40 * honest.stepMs) : undefined
+  const plan = { role: liar, lies, everyMs, removedMs }
   // Where a liar is one of two, the other one is all that is left.
   const founders =
     honest.founders.length < 3 ? [...honest.founders, honest.founders[0]!] : honest.founders
