@@ -80,18 +80,23 @@ export function planFor(
     hasRelay,
     edges,
   )
+  // A stranger in the room may ask for what keeps the others from a start: the host hears who it is.
+  const askedBy = (transport: string) => {
+    const names = members.filter(({ info }) => info.transport === transport)
+    return `by ${names.map(({ info: { name } }) => name).join(', ')}`
+  }
   if ('apart' in plan) {
     const [a, b] = plan.apart
     const asked = [a, b].map((rank) => members[rank].info.transport)
     const text = asked.includes('port')
-      ? `ranks ${a} and ${b} do not share a browser, but transport "port" was requested. Use "auto" or "webrtc".`
-      : `ranks ${a} and ${b} request transports "${asked.join('" and "')}". Use the same for both.`
+      ? `ranks ${a} and ${b} do not share a browser, but transport "port" was requested ${askedBy('port')}. Use "auto" or "webrtc" there, or remove that member.`
+      : `ranks ${a} and ${b} request transports "${asked.join('" and "')}" (${asked.map(askedBy).join('; ')}). Use the same for both, or remove one.`
     return { code: 'no-transport', text }
   }
   if (!hasRelay && plan.links.flat().some(({ kind }) => kind === 'relay')) {
     return {
       code: 'no-relay',
-      text: `transport "relay" was requested, but ${withoutRelay}`,
+      text: `transport "relay" was requested ${askedBy('relay')}, but ${withoutRelay} Or remove that member.`,
     }
   }
   return plan

@@ -363,6 +363,20 @@ describe('newcomers', () => {
     expect(await ranksOf('t0')).toEqual(['t0', 'a'])
   })
 
+  it('that come after one that is never ready wait no longer than two and a half minutes', async () => {
+    const ids = await begun(2)
+    await linking('never')
+    const cameMs = world.env.now()
+    world.join('late')
+    await world.env.advance(limits.prepareMs + limits.joinMs)
+    const { epoch } = world.last('late', 'assign')
+    for (const id of [...ids, 'late']) world.say(id, { type: 'ready', epoch })
+    world.say('never', { type: 'ping' })
+    await world.env.advance(limits.readyMs)
+    expect(world.last('late', 'start').epoch).toBe(epoch)
+    expect(world.env.now() - cameMs).toBeLessThanOrEqual(150_000)
+  })
+
   it('that are not ready 20 s after another one are left out until they are heard again', async () => {
     const ids = await begun(2)
     await linking('late', 'quick')

@@ -270,6 +270,16 @@ describe('how two members are joined', () => {
     expect(world.last('t1', 'lobby').epoch).toBe(0)
   })
 
+  it.each(['relay', 'port'] as const)(
+    'a member whose transport %s keeps the others from a start is named to the host',
+    async (transport) => {
+      await world.fill(2)
+      world.join('odd', roomA, infoOf('Odd', { transport }))
+      world.say('t0', { type: 'start', settings: null, isElastic: true })
+      expect(world.last('t0', 'error').text).toMatch(/requested by Odd.*emove that member/)
+    },
+  )
+
   it('the relay is assigned by a server that has one, and else refused with what to do', async () => {
     for (const hasRelay of [true, false]) {
       const own = new RendezvousWorld({}, { hasRelay })
@@ -285,7 +295,9 @@ describe('how two members are joined', () => {
       } else {
         const { code, text } = own.last('t0', 'error')
         expect(code).toBe('no-relay')
-        expect(text).toMatch(/transport "relay" was requested, but .* Start it with --relay/)
+        expect(text).toMatch(
+          /transport "relay" was requested by t0, t1, but .* Start it with --relay/,
+        )
       }
     }
   })
