@@ -3,7 +3,7 @@ import { isElastic, type TrainConfig } from '../../src/trainer/settings/config.t
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
 import type { CheckpointAddress } from '../../src/worker/api.ts'
-import { MinRanks } from '../least-ranks.ts'
+import { MinRanks } from '../min-ranks.ts'
 import type { RankRange } from '../rank-range.ts'
 import { Restarts } from '../restarts.ts'
 import { browserGone, sharedThreads, type Tab, type TabBrowser } from '../tab.ts'

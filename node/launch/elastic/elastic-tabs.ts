@@ -1,6 +1,6 @@
 import { groupVariables } from '../../../src/distributed/launcher/next-group.ts'
 import type { InjectedEnvironment } from '../../../src/util/injected.ts'
-import { MinRanks } from '../../least-ranks.ts'
+import { MinRanks } from '../../min-ranks.ts'
 import type { RankRange } from '../../rank-range.ts'
 import { codeFailsAgain, type Restarts } from '../../restarts.ts'
 import { openTabs, type TabFailure, type TabRun, type TabsOptions } from '../tabs.ts'

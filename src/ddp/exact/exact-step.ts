@@ -36,8 +36,8 @@ import {
 } from './layout.ts'
 import type { LossScale } from './loss-scale.ts'
 import { type ExactRanks, Replays } from './replays.ts'
+import { stateFingerprint } from './state-fingerprint.ts'
 import { compareStates, hashOf } from './state-hashes.ts'
-import { stepLabel } from './step-label.ts'
 import { type Report, Tail, wholeUs } from './tail.ts'
 
 const usualBucketElements = 2 ** 18
@@ -253,7 +253,7 @@ export class ExactStep implements StepProgram {
     const hashed = [...values, unscaled, ...statistics, ...this.#scaleState]
     const stateHash = formatHash(hashOf(hashed, hash))
     const assigned = formatHash(hashOf([Int32Array.from(assignment.counts)])).slice(0, 8)
-    const label = stepLabel(stateHash, assigned)
+    const label = stateFingerprint(stateHash, assigned)
     const times = { ...noTimes }
     for (let attempt = 1; ; attempt++) {
       const { first, count } = workers

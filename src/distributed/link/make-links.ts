@@ -3,7 +3,7 @@ import { PortLink } from '../../peer/link/port.ts'
 import { relayOver } from '../../peer/link/relay-link.ts'
 import type { RoomAddress } from '../../peer/room/room-url.ts'
 import type { Store } from '../../peer/store/store.ts'
-import { BothSides } from '../../peer/tab/both-sides.ts'
+import { LinkVote } from '../../peer/tab/link-vote.ts'
 import { systemEnv } from '../../util/env.ts'
 import { messageOf, PeerError } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
@@ -56,11 +56,11 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
   }
   const nameOf = (peer: number) => `rank ${peer} (${members[peer].name})`
 
-  const words = new Map<number, BothSides>()
-  const wordOf = (peer: number): BothSides => {
-    const word = words.get(peer) ?? new BothSides(systemEnv)
-    words.set(peer, word)
-    return word
+  const votes = new Map<number, LinkVote>()
+  const voteOf = (peer: number): LinkVote => {
+    const vote = votes.get(peer) ?? new LinkVote(systemEnv)
+    votes.set(peer, vote)
+    return vote
   }
 
   let isReport = false
@@ -75,7 +75,7 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     rank,
     (from, message) => {
       if (message.kind === 'signal') maker.signal(keyOf(from), message.attempt, message.signals)
-      else if (message.kind === 'connected') wordOf(from).tell(message.isUp)
+      else if (message.kind === 'connected') voteOf(from).tell(message.isUp)
       else {
         isReport = true
         fail(new PeerError('peer.unreachable', `${nameOf(from)} gave up: ${message.text}`))
@@ -114,7 +114,7 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
       tell(1, 'group', () => `rank ${rank}: to rank ${peer} by the relay: ${messageOf(thrown)}`),
     )
     const say = (isUp: boolean) => send(peer, { kind: 'connected', isUp })
-    if (await wordOf(peer).areUp(connecting, say, nameOf(peer))) return connecting
+    if (await voteOf(peer).areUp(connecting, say, nameOf(peer))) return connecting
     maker.disconnect(keyOf(peer))
     connecting.then(
       (link) => link.close('the relay is used instead'),

@@ -16,7 +16,7 @@ import { isText } from '../../util/kind-of.ts'
 import { pipelinesOf, ranksNeeded } from '../settings/parallel.ts'
 import type { Task, TaskInputs } from '../settings/task.ts'
 import type { RankPart } from '../watch/run-events.ts'
-import { gathered, meanOver } from './gathered.ts'
+import { gatherModel, meanOver } from './gather-model.ts'
 import type { SharedModel } from './shared-model.ts'
 
 /** Micro-batches for each stage: the more, the less a stage idles, and the more launches a step has. */
@@ -74,7 +74,7 @@ export async function pipelined(
   })
   return {
     held,
-    ...gathered(module),
+    ...gatherModel(module),
     model: module,
     dataRanks: replicas,
     parts,

@@ -1,4 +1,4 @@
-import { isDiverged } from '../../ddp/exact/step-label.ts'
+import { isDiverged } from '../../ddp/exact/state-fingerprint.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import { withoutEpoch } from '../../peer/collective/failure.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'

@@ -3,7 +3,7 @@ import { type Module, Sequential } from '../../nn/module.ts'
 import { initDeviceMesh } from '../../parallel/mesh/device-mesh.ts'
 import { fullyShard } from '../../parallel/sharded/fully-shard.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
-import { gathered, meanOver } from './gathered.ts'
+import { gatherModel, meanOver } from './gather-model.ts'
 import type { SharedModel } from './shared-model.ts'
 
 /** Each rank has a part of every layer. Begins with rank 0's values. */
@@ -14,7 +14,7 @@ export async function sharded(module: Module, group: ProcessGroup): Promise<Shar
   const parameterBytes = module.parameters().reduce((sum, { count }) => sum + 4 * count, 0)
   return {
     held: group.ranks.map(() => ({ parameterBytes })),
-    ...gathered(module),
+    ...gatherModel(module),
     model: module,
     dataRanks: group,
     mean: meanOver(mesh.getGroup()),

@@ -1,5 +1,5 @@
 import { bucketCapMbFor } from '../../ddp/data-parallel/bucket-size.ts'
-import { isDiverged } from '../../ddp/exact/step-label.ts'
+import { isDiverged } from '../../ddp/exact/state-fingerprint.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
 import type { TuneStore } from '../../kernels/tune.ts'

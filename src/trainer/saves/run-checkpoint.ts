@@ -19,7 +19,7 @@ import type { RunRecord } from '../watch/run-events.ts'
 import { type RunLogFile, runLogIn } from '../watch/run-log.ts'
 import type { Progress, RunParts } from './kept-state.ts'
 import { linksSchema } from './links-schema.ts'
-import { readOfMost } from './most-held.ts'
+import { readOfMost } from './most-held-state.ts'
 import type { ReadRun } from './save-requests.ts'
 import { hashOfState } from './state-hash.ts'
 

@@ -2,9 +2,9 @@ import { channelTransport, type Transport } from '../../peer/link/channel-transp
 import { type LinkStats, sumStats } from '../../peer/link/link.ts'
 import type { AssignedLink, Assignment } from '../../peer/room/messages.ts'
 import { abortError } from '../../peer/room/refusals.ts'
-import { BothSides, wordIn } from '../../peer/tab/both-sides.ts'
 import type { LanedStats } from '../../peer/tab/laned-connection.ts'
 import { LateConnection } from '../../peer/tab/late-connection.ts'
+import { LinkVote, voteIn } from '../../peer/tab/link-vote.ts'
 import type { LocalPair, LocalPorts } from '../../peer/tab/local-ports.ts'
 import type { SignalClient, SignalEvents } from '../../peer/tab/signal.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
@@ -82,7 +82,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
   const { epoch, rank } = assignment
   const connections = new Map<number, LateConnection>()
   /** By rank, of connections that the relay may replace. */
-  const words = new Map<number, BothSides>()
+  const votes = new Map<number, LinkVote>()
   /** By rank: links that are up, as they went. */
   const ways = new Map<number, AssignedLink['kind']>()
   const pairs: LocalPair[] = []
@@ -111,8 +111,8 @@ export function formLinks(options: FormLinksOptions): RingLinks {
   unsubscribe.push(
     client.on('signal', ({ epoch: of, from, attempt, data }) => {
       if (of !== epoch) return
-      const isUp = wordIn(data)
-      if (isUp !== undefined) words.get(from)?.tell(isUp)
+      const isUp = voteIn(data)
+      if (isUp !== undefined) votes.get(from)?.tell(isUp)
       else connections.get(from)?.receive(attempt, data)
     }),
     client.on('finished', ({ epoch: of }) => {
@@ -128,7 +128,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
   )
 
   for (const { peerRank, canRelay } of assignment.links)
-    if (canRelay) words.set(peerRank, new BothSides(options.env ?? systemEnv))
+    if (canRelay) votes.set(peerRank, new LinkVote(options.env ?? systemEnv))
 
   const nameOf = (peer: number) => `rank ${peer} (${assignment.members[peer].name})`
 
@@ -182,7 +182,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
       tell(1, 'link', () => `to rank ${peerRank} through the server: ${messageOf(thrown)}`),
     )
     const say = (isUp: boolean) => client.signal(epoch, peerRank, 1, { isUp })
-    const areUp = await words.get(peerRank)!.areUp(connecting, say, nameOf(peerRank))
+    const areUp = await votes.get(peerRank)!.areUp(connecting, say, nameOf(peerRank))
     isSettled = true
     if (areUp && !lost) return 'webrtc'
     if (areUp) throw lost

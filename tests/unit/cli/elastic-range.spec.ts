@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { MinRanks } from '../../../node/least-ranks.ts'
+import { MinRanks } from '../../../node/min-ranks.ts'
 import { failsAgain, Restarts } from '../../../node/restarts.ts'
 import { type ErrorCode, TabringError } from '../../../src/util/errors.ts'
 

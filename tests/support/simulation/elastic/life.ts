@@ -1,4 +1,4 @@
-import { stepLabel } from '../../../../src/ddp/exact/step-label.ts'
+import { stateFingerprint } from '../../../../src/ddp/exact/state-fingerprint.ts'
 import { joinLinks } from '../../../../src/distributed/link/join-links.ts'
 import type { Runtime } from '../../../../src/graph/memory/runtime.ts'
 import type { FormerLife, Roster } from '../../../../src/peer/elastic/roster.ts'
@@ -373,7 +373,7 @@ export class Life {
   }
 
   get #label(): string {
-    return stepLabel(this.hash.toString(16).padStart(16, '0'), '00000000')
+    return stateFingerprint(this.hash.toString(16).padStart(16, '0'), '00000000')
   }
 
   #openDevice(): Runtime {

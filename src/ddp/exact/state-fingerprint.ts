@@ -1,7 +1,7 @@
 import { PeerError } from '../../util/errors.ts'
 
 /** Returns the label that ranks send with the sums of a step, so that those that hold other states are found before anything is added. */
-export const stepLabel = (state: string, assignment: string): string =>
+export const stateFingerprint = (state: string, assignment: string): string =>
   `exact ${state} ${assignment}`
 
 /** Tells whether ranks were found to hold other states. */

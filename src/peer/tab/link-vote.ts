@@ -3,21 +3,21 @@ import type { Env } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
 
 /** How long one side of a connection may be up before the other. units: ms. */
-const wordMs = 25_000
+const voteMs = 25_000
 
-const wordSchema = v.strictObject({ isUp: v.boolean() })
+const voteSchema = v.strictObject({ isUp: v.boolean() })
 
 /** Returns the state of the other side's connection by a signal; undefined for one of the connection's own. */
-export function wordIn(signal: unknown): boolean | undefined {
-  const word = v.safeParse(wordSchema, signal)
-  return word.success ? word.output.isUp : undefined
+export function voteIn(signal: unknown): boolean | undefined {
+  const vote = v.safeParse(voteSchema, signal)
+  return vote.success ? vote.output.isUp : undefined
 }
 
 /**
  * Tells whether a connection that the relay may replace is up on both sides: each sends the other its result, and it stays if it is up on
  * both.
  */
-export class BothSides {
+export class LinkVote {
   readonly #env: Env
   readonly #heard: Promise<boolean>
   #hear!: (isUp: boolean) => void
@@ -29,13 +29,13 @@ export class BothSides {
     })
   }
 
-  /** Takes the other side's word. */
+  /** Takes the other side's vote. */
   tell(isUp: boolean): void {
     this.#hear(isUp)
   }
 
   /**
-   * Resolves when it is settled; a side that has no connection settles it for both at once. `send` takes this side's word to the other.
+   * Resolves when it is settled; a side that has no connection settles it for both at once. `send` takes this side's vote to the other.
    *
    * errors: `peer.unreachable` where the other side, which has a connection, does not say so.
    */
@@ -56,8 +56,8 @@ export class BothSides {
   async #inTime(peerName: string): Promise<boolean> {
     let cancel!: () => void
     const late = new Promise<never>((_, reject) => {
-      const text = `link to ${peerName}: the other tab did not confirm the connection within ${wordMs} ms. Is it still open?`
-      cancel = this.#env.after(wordMs, () => reject(new PeerError('peer.unreachable', text)))
+      const text = `link to ${peerName}: the other tab did not confirm the connection within ${voteMs} ms. Is it still open?`
+      cancel = this.#env.after(voteMs, () => reject(new PeerError('peer.unreachable', text)))
     })
     try {
       return await Promise.race([this.#heard, late])

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { BothSides, wordIn } from '../../../src/peer/tab/both-sides.ts'
+import { LinkVote, voteIn } from '../../../src/peer/tab/link-vote.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 // Two sides whose words take 5 ms; each connects after some time, or not.
@@ -13,7 +13,7 @@ const after = (env: VirtualEnv, ms: number) =>
 type Connecting = { upMs: number } | { failsMs: number }
 
 function sides(env: VirtualEnv, connecting: readonly [Connecting, Connecting], isMute = false) {
-  const both = [new BothSides(env), new BothSides(env)]
+  const both = [new LinkVote(env), new LinkVote(env)]
   const words: boolean[][] = [[], []]
   const settled = connecting.map(async (one, side) => {
     const own =
@@ -47,7 +47,7 @@ test.each<[string, [Connecting, Connecting], boolean, [number, number]]>([
   expect(words.map((own) => own.length)).toEqual([1, 1])
 })
 
-test('bothSides times out and names the side when it says nothing', async () => {
+test('linkVote times out and names the side when it says nothing', async () => {
   const env = new VirtualEnv(1)
   const { settled } = sides(env, [{ upMs: 10 }, { upMs: 10 }], true)
   await expect(env.until(settled[0]!)).rejects.toMatchObject({
@@ -58,8 +58,8 @@ test('bothSides times out and names the side when it says nothing', async () => 
   })
 })
 
-test('wordIn returns undefined when a signal is of simple-peer', () => {
+test('voteIn returns undefined when a signal is of simple-peer', () => {
   expect(
-    [{ isUp: true }, { isUp: false }, { isUp: 1 }, { isUp: true, lane: 1 }, [], null].map(wordIn),
+    [{ isUp: true }, { isUp: false }, { isUp: 1 }, { isUp: true, lane: 1 }, [], null].map(voteIn),
   ).toEqual([true, false, undefined, undefined, undefined, undefined])
 })

@@ -10,7 +10,7 @@ import { TabringError } from '../../util/errors.ts'
 import type { SharedModel } from './shared-model.ts'
 
 /** Gathers, for a hash and for files, a model of which each rank has a part. */
-export function gathered(
+export function gatherModel(
   module: Module,
 ): Pick<SharedModel, 'module' | 'isWhole' | 'digest' | 'stateDict'> {
   let last: StateDict | undefined
