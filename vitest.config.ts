@@ -156,6 +156,5 @@ const net = {
   },
 }
 
-// Groups run one after the other. One software adapter keeps two cores busy, and its threads spin while they wait: on two cores a
-// second browser that uses it makes both take more than twice as long (measured).
+// Groups run one after the other; scripts/test.ts runs `unit` next to `gpu` and `e2e`.
 export default defineConfig({ test: { projects: [unit, gpu, e2e, timing, net] } })

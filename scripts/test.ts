@@ -1,11 +1,17 @@
-import { spawn, spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { browserVariable } from '../node/browser-choice.ts'
 import { findBrowser } from '../node/chromium.ts'
 import { repository } from '../tests/support/repository.ts'
-import { type Summary, summaryFile } from './test/reporter.ts'
+import {
+  printSummary,
+  type Summary,
+  summaryFile,
+  summaryVariable,
+  together,
+} from './test/reporter.ts'
 
 /**
  * `npm test`: types, lint, layers, then tests/unit, tests/gpu and tests/e2e: in Node, and in a headless browser with WebGPU and WebRTC.
@@ -26,29 +32,28 @@ const bin = (name: string) =>
 const isShellNeeded = process.platform === 'win32'
 const title = (name: string, args: readonly string[]) => `\n> ${name} ${args.join(' ')}`
 
-function run(name: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): boolean {
-  console.log(title(name, args))
-  const { status } = spawnSync(bin(name), args, {
+/** Runs a command; its output is shown as it comes, or kept and returned. */
+async function run(
+  name: string,
+  args: readonly string[],
+  { env = {}, keepsOutput = false }: { env?: NodeJS.ProcessEnv; keepsOutput?: boolean } = {},
+): Promise<{ isOk: boolean; output: string }> {
+  if (!keepsOutput) console.log(title(name, args))
+  const child = spawn(bin(name), args, {
     cwd: repository,
-    stdio: 'inherit',
+    stdio: keepsOutput ? ['ignore', 'pipe', 'pipe'] : 'inherit',
     shell: isShellNeeded,
     env: { ...process.env, ...env },
   })
-  return status === 0
-}
-
-/** Runs next to other commands; prints its output in one piece when it has ended. */
-async function runQuietly(name: string, args: readonly string[]): Promise<boolean> {
-  const child = spawn(bin(name), args, { cwd: repository, shell: isShellNeeded })
   const output: Buffer[] = []
   for (const stream of [child.stdout, child.stderr])
-    stream.on('data', (chunk: Buffer) => output.push(chunk))
+    stream?.on('data', (chunk: Buffer) => output.push(chunk))
   const [status] = await once(child, 'close')
-  console.log(`${title(name, args)}\n${Buffer.concat(output).toString()}`)
-  return status === 0
+  const text = keepsOutput ? `${title(name, args)}\n${Buffer.concat(output).toString()}` : ''
+  return { isOk: status === 0, output: text }
 }
 
-function ensureBrowser(): boolean {
+async function ensureBrowser(): Promise<boolean> {
   try {
     console.log(`browser: ${findBrowser()}`)
     return true
@@ -58,22 +63,69 @@ function ensureBrowser(): boolean {
       return false
     }
     console.log('browser: none found, installing one')
-    return run('playwright', ['install', 'chromium'])
+    return (await run('playwright', ['install', 'chromium'])).isOk
   }
 }
 
-function runSpecs(args: readonly string[], set: 'core' | 'all'): Summary {
-  rmSync(summaryPath, { force: true })
-  const reporters = ['--reporter=default', '--reporter=./scripts/test/reporter.ts']
-  const isOk = run('vitest', ['run', ...reporters, ...args], { TABRING_TESTS: set })
-  const summary = existsSync(summaryPath)
-    ? (JSON.parse(readFileSync(summaryPath, 'utf8')) as Summary)
-    : failure('vitest ended before its specs did')
-  if (isOk || summary.failed > 0) return summary
-  return { ...summary, ...failure('vitest ended with an error after its specs') }
+interface Lane {
+  /** Projects of Vitest, one after the other. */
+  readonly projects: readonly string[]
+  /** Folders of their specs. */
+  readonly kinds: readonly string[]
+}
+/**
+ * Lanes run next to each other: the specs of Node have the cores while pages and processes are waited for. Pages have one lane, since the threads of
+ * a software adapter spin while they wait: two that are used at once take more than twice as long.
+ */
+const lanes: readonly Lane[] = [
+  { projects: ['unit'], kinds: ['unit', 'values', 'gpu'] },
+  { projects: ['gpu', 'e2e'], kinds: ['gpu', 'e2e', 'values'] },
+]
+/** Holds times against bounds, and makes networks. */
+const alone: Lane = { projects: ['timing', 'net'], kinds: ['timing', 'net'] }
+
+async function runSpecs(args: readonly string[], set: 'core' | 'all'): Promise<Summary> {
+  if (args.some((arg) => /^--project\b/.test(arg))) return runVitest(args, set)
+  const kinds = new Set(
+    specs
+      .filter((path) => set === 'all' || !path.startsWith('tests/all/'))
+      .filter((path) => words.length === 0 || words.some((word) => path.includes(word)))
+      .map((path) => /^tests\/(?:all\/)?(\w+)/.exec(path)![1]),
+  )
+  const isNeeded = (lane: Lane) => lane.kinds.some((kind) => kinds.has(kind))
+  const ran: (Summary & { output?: string })[] = []
+  for (const side of [lanes.filter(isNeeded), [alone].filter(isNeeded)]) {
+    const running = side.map(({ projects }, at) => {
+      const own = projects.map((name) => `--project=${name}`)
+      return runVitest([...args, ...own, '--passWithNoTests'], set, at)
+    })
+    ran.push(...(await Promise.all(running)))
+  }
+  for (const { output } of ran) if (output) console.log(output)
+  return together(ran)
 }
 
-const failure = (what: string) => ({ passed: 0, failed: 1, skipped: 0, failures: [what] })
+/** Runs Vitest. Of several at once the first, 0, shows its output as it comes. */
+async function runVitest(
+  args: readonly string[],
+  set: 'core' | 'all',
+  lane = 0,
+): Promise<Summary & { output?: string }> {
+  const path = `${summaryPath}.${lane}`
+  rmSync(path, { force: true })
+  const reporters = ['--reporter=default', '--reporter=./scripts/test/reporter.ts']
+  const { isOk, output } = await run('vitest', ['run', ...reporters, ...args], {
+    env: { TABRING_TESTS: set, [summaryVariable]: path },
+    keepsOutput: lane > 0,
+  })
+  if (!existsSync(path)) return { ...failure('vitest ended before its specs did'), output }
+  const summary = JSON.parse(readFileSync(path, 'utf8')) as Summary
+  rmSync(path)
+  if (isOk || summary.failed > 0) return { ...summary, output }
+  return { ...summary, ...failure('vitest ended with an error after its specs'), output }
+}
+
+const failure = (what: string): Summary => ({ ...together([]), failed: 1, failures: [what] })
 
 /** How many specs of tests/all, or of the other folders, have a path that contains the word. */
 function matching(word: string, isInAll: boolean): number {
@@ -114,10 +166,17 @@ const commands: [name: string, args: string[]][] = isWhole
       ['tsx', ['scripts/check-counts.ts']],
     ]
   : []
-const checks = await Promise.all(commands.map(([name, own]) => runQuietly(name, own)))
+const checks = await Promise.all(
+  commands.map(async ([name, own]) => {
+    const { isOk, output } = await run(name, own, { keepsOutput: true })
+    console.log(output)
+    return isOk
+  }),
+)
 const checkMs = Date.now() - startMs
-const hasBrowser = !needsBrowser(args) || ensureBrowser()
-const ran = hasBrowser ? runSpecs(args, set) : failure('there is no browser')
+const hasBrowser = !needsBrowser(args) || (await ensureBrowser())
+const ran = hasBrowser ? await runSpecs(args, set) : failure('there is no browser')
+printSummary(ran)
 const failedChecks = commands.filter((_, i) => !checks[i]).map(([name]) => `check: ${name}`)
 mkdirSync(dirname(summaryPath), { recursive: true })
 writeFileSync(summaryPath, JSON.stringify({ ...ran, failures: [...failedChecks, ...ran.failures] }))

@@ -4,25 +4,45 @@ import type { Reporter, TestCase, TestModule, TestRunEndReason } from 'vitest/no
 
 const slowestShown = 30
 
-/** Counts of tests, and the command that runs each failed one alone. */
 export interface Summary {
-  passed: number
-  failed: number
-  skipped: number
-  failures: string[]
+  readonly passed: number
+  readonly failed: number
+  readonly skipped: number
+  /** The command that runs each failed test alone, or what else failed. */
+  readonly failures: readonly string[]
+  /** When each kind of specs began and ended. */
+  readonly spans: readonly {
+    readonly kind: string
+    readonly startMs: number
+    readonly endMs: number
+  }[]
+  readonly specs: readonly { readonly path: string; readonly ms: number }[]
 }
 
-/** Where the reporter writes its summary, as JSON. */
+/** Where `npm test` writes its summary, as JSON. */
 export const summaryFile = 'test-results/summary.json'
+/** Names the file to which the reporter writes that of one Vitest. */
+export const summaryVariable = 'TABRING_SUMMARY'
 
-/** Prints, after all specs: wall time by kind, the 30 slowest specs, and for each failed test the command that runs it alone. */
+/** Summary of what several have run. */
+export const together = (all: readonly Summary[]): Summary => ({
+  passed: all.reduce((sum, { passed }) => sum + passed, 0),
+  failed: all.reduce((sum, { failed }) => sum + failed, 0),
+  skipped: all.reduce((sum, { skipped }) => sum + skipped, 0),
+  failures: all.flatMap(({ failures }) => failures),
+  spans: all.flatMap(({ spans }) => spans),
+  specs: all.flatMap(({ specs }) => specs),
+})
+
+/** Writes, after all specs, counts, times, and for each failed test the command that runs it alone. */
 export default class SummaryReporter implements Reporter {
-  /** By group of specs that run at once. */
-  readonly #spans = new Map<string, { startMs: number; endMs: number }>()
+  /** By kind of specs. */
+  readonly #spans = new Map<string, { kind: string; startMs: number; endMs: number }>()
 
   onTestModuleStart(module: TestModule): void {
-    const group = kindOf(module)
-    if (!this.#spans.has(group)) this.#spans.set(group, { startMs: Date.now(), endMs: Date.now() })
+    const kind = kindOf(module)
+    const nowMs = Date.now()
+    if (!this.#spans.has(kind)) this.#spans.set(kind, { kind, startMs: nowMs, endMs: nowMs })
   }
 
   onTestModuleEnd(module: TestModule): void {
@@ -35,32 +55,32 @@ export default class SummaryReporter implements Reporter {
     unhandledErrors: readonly { readonly message: string }[],
     reason: TestRunEndReason,
   ): void {
-    const summary: Summary = { passed: 0, failed: 0, skipped: 0, failures: [] }
+    const counts = { passed: 0, failed: 0, skipped: 0 }
+    const failures: string[] = []
     for (const module of modules) {
       for (const test of module.children.allTests()) {
         const { state } = test.result()
-        if (state === 'failed') summary.failures.push(commandFor(test))
-        summary[state === 'passed' || state === 'failed' ? state : 'skipped']++
+        if (state === 'failed') failures.push(commandFor(test))
+        counts[state === 'passed' || state === 'failed' ? state : 'skipped']++
       }
       // A spec that cannot be loaded, or whose setup or clean-up throws, has no failed test to show for it.
       if (module.errors().length > 0) {
-        summary.failures.push(`npm test -- ${module.relativeModuleId}`)
-        summary.failed++
+        failures.push(`npm test -- ${module.relativeModuleId}`)
+        counts.failed++
       }
     }
-    printTimes(this.#spans)
-    printSlowest(modules)
-    if (summary.failures.length > 0)
-      console.log(`\nTo run each failure alone:\n  ${summary.failures.join('\n  ')}`)
     for (const { message } of unhandledErrors)
-      summary.failures.push(`an error outside of tests: ${message}`)
-    summary.failed += unhandledErrors.length
-    if (reason !== 'passed' && summary.failed === 0) {
-      summary.failures.push(`the run was ${reason}`)
-      summary.failed = 1
+      failures.push(`an error outside of tests: ${message}`)
+    counts.failed += unhandledErrors.length
+    if (reason !== 'passed' && counts.failed === 0) {
+      failures.push(`the run was ${reason}`)
+      counts.failed = 1
     }
-    mkdirSync(dirname(summaryFile), { recursive: true })
-    writeFileSync(summaryFile, JSON.stringify(summary))
+    const specs = modules.map((module) => ({ path: module.relativeModuleId, ms: totalMs(module) }))
+    const summary: Summary = { ...counts, failures, spans: [...this.#spans.values()], specs }
+    const file = process.env[summaryVariable] ?? summaryFile
+    mkdirSync(dirname(file), { recursive: true })
+    writeFileSync(file, JSON.stringify(summary))
   }
 }
 
@@ -72,19 +92,14 @@ function commandFor(test: TestCase): string {
   return `npm test -- ${test.module.relativeModuleId} -t '${name.replaceAll("'", "'\\''")}'`
 }
 
-function printTimes(spans: ReadonlyMap<string, { startMs: number; endMs: number }>): void {
+/** Prints wall time by kind, the 30 slowest specs, and what failed. */
+export function printSummary({ failures, spans, specs }: Summary): void {
   console.log('\nTime by kind of spec:')
-  for (const [group, { startMs, endMs }] of spans) {
-    console.log(`${seconds(endMs - startMs)}  ${group}`)
-  }
-}
-
-function printSlowest(modules: readonly TestModule[]): void {
-  const timed = modules
-    .map((module) => ({ path: module.relativeModuleId, ms: totalMs(module) }))
-    .sort((a, b) => b.ms - a.ms)
-  console.log(`\nThe slowest ${Math.min(slowestShown, timed.length)} specs of ${timed.length}:`)
-  for (const { path, ms } of timed.slice(0, slowestShown)) console.log(`${seconds(ms)}  ${path}`)
+  for (const { kind, startMs, endMs } of spans) console.log(`${seconds(endMs - startMs)}  ${kind}`)
+  const slowest = [...specs].sort((a, b) => b.ms - a.ms).slice(0, slowestShown)
+  console.log(`\nThe slowest ${slowest.length} specs of ${specs.length}:`)
+  for (const { path, ms } of slowest) console.log(`${seconds(ms)}  ${path}`)
+  if (failures.length > 0) console.log(`\nTo run each failure alone:\n  ${failures.join('\n  ')}`)
 }
 
 function totalMs(module: TestModule): number {
