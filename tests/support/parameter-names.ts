@@ -28,8 +28,17 @@ function parseMethod(text: string): Syntax | undefined {
   return method?.value
 }
 
+/** Parameters of functions that were asked for: errors ask for those of one again and again. */
+const known = new Map<Callable, readonly Syntax[]>()
+
 /** The parameters of a function, or of a class's constructor. */
 function parametersOf(value: Callable): readonly Syntax[] {
+  const found = known.get(value) ?? parametersIn(value)
+  known.set(value, found)
+  return found
+}
+
+function parametersIn(value: Callable): readonly Syntax[] {
   const text = Function.prototype.toString.call(unbound.get(value) ?? value)
   const found = parse(text) ?? parseMethod(text)
   if (!isClass(value)) return found?.params ?? []
