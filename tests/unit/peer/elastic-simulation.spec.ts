@@ -195,7 +195,7 @@ const split = { kind: 'partition', moment: 'computing', role: 'senior' } as cons
 
 // A check that cannot fail proves nothing.
 test.each([
-  ['a minority', weakRules.minority, drawn(10)],
+  ['a minority', weakRules.minority, drawn(15)],
   ['any half', weakRules.half, drawn(30, { cell: split, members: [2, 2] })],
   ['the first half that asks a new server', weakRules['new server'], newServers],
 ] as const)(
@@ -207,7 +207,7 @@ test.each([
 )
 
 test('the simulator finds a broken run when a newcomer may send any message', async () => {
-  expect(await violationOf(weakRules['no rights'], drawn(1, { liar: 'newcomer' }))).not.toBe('')
+  expect(await violationOf(weakRules['no rights'], drawn(13, { liar: 'newcomer' }))).not.toBe('')
 }, 60_000)
 
 test('the simulator finds ended honest links when members of a ring may change passed messages', async () => {

@@ -121,6 +121,12 @@ export function epochOf(message: Uint8Array): number {
   return new DataView(message.buffer, message.byteOffset).getUint32(fieldOffset.epoch, true)
 }
 
+const probeBegin = new TextEncoder().encode('{"type":"prob')
+
+/** Whether it is of a link's test: those are many, of 32 KiB, and belong to no roster. */
+export const isProbe = (message: Uint8Array): boolean =>
+  probeBegin.every((byte, at) => message[headerBytes + at] === byte)
+
 /** The number of the roster or the call that a message belongs to; undefined for one that is broken, or belongs to none. */
 function ballotOf(message: Uint8Array, epoch: number): number | undefined {
   try {
@@ -128,6 +134,7 @@ function ballotOf(message: Uint8Array, epoch: number): number | undefined {
       decodeHeader(message, header)
       return epoch
     }
+    if (isProbe(message)) return undefined
     const said = JSON.parse(new TextDecoder().decode(message.subarray(headerBytes)))
     return said.ballot ?? said.roster?.ballot
   } catch {

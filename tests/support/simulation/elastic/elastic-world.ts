@@ -11,7 +11,7 @@ import { VirtualEnv } from '../../../../src/util/virtual-env.ts'
 import { Draw } from '../draw.ts'
 import { RankPlace } from '../rank-place.ts'
 import type { Trace } from '../trace.ts'
-import { controlEpoch, EchoLink, epochOf } from './echo-link.ts'
+import { controlEpoch, EchoLink, epochOf, isProbe } from './echo-link.ts'
 import { drawLie, frameOf, type LiarPlan, type Passed, type Truth } from './liar.ts'
 import { type Built, Life, type LifeEnd, type LinkTo } from './life.ts'
 import { LyingServer } from './lying-server.ts'
@@ -317,9 +317,9 @@ export class ElasticWorld {
 
   #watch(from: Life, to: Life, message: Uint8Array): void {
     if (epochOf(message) === controlEpoch) {
+      if (isProbe(message)) return
       const said = decodeElasticMessage(message.subarray(headerBytes))
-      if (said.type !== 'probe' && said.type !== 'probed')
-        this.note(`${from.id} > ${to.id} ${JSON.stringify(said)}`)
+      this.note(`${from.id} > ${to.id} ${JSON.stringify(said)}`)
       if (said.type === 'call') this.#called = Math.max(this.#called, said.ballot)
       // From then on the others may end their links to it.
       if (said.type === 'bye') this.#touched.add(from)
