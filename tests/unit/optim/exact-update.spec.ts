@@ -157,7 +157,7 @@ describe('vectors give the bits of numbers', () => {
     }
   }
 
-  test.each([1, 2, 3, 4, 7, 258, 1_000_003])('over three steps of %i drawn values', (length) => {
+  test.each([1, 2, 3, 4, 7, 258, 200_003])('over three steps of %i drawn values', (length) => {
     const [param, m, grad, ...others] = [1, 2, 3, 4, 5].map((seed) => scattered(length, seed))
     const v = scattered(length, 6, true)
     const grads = [grad, ...others]
@@ -179,7 +179,7 @@ describe('vectors give the bits of numbers', () => {
     expect(vectors).toBe(numbers)
   })
 
-  test.each([1, 3, 255, 256, 257, 1_000_003])('when decode takes %i sums', (length) => {
+  test.each([1, 3, 255, 256, 257, 200_003])('when decode takes %i sums', (length) => {
     const random = seededRandom(length)
     const sums = Int32Array.from({ length }, () => (2 * random() - 1) * 2 ** (1 + 30 * random()))
     sums.set([-(2 ** 31)])
@@ -193,7 +193,7 @@ describe('vectors give the bits of numbers', () => {
     }
   })
 
-  test.each([0, 1, 2, 3, 4, 5, 1_000_003])('in the hash of %i words', (length) => {
+  test.each([0, 1, 2, 3, 4, 5, 200_003])('in the hash of %i words', (length) => {
     const { arrays, update } = holding(kinds[1][1], [scattered(5, 1), scattered(length, 2)])
     const words = new Uint32Array(arrays[1].buffer, arrays[1].byteOffset, length)
     expect(update.hash(words)).toEqual(hashWords(words))
