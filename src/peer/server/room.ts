@@ -1,4 +1,5 @@
 import { type Env, toHex } from '../../util/env.ts'
+import { NewestMap } from '../../util/newest-map.ts'
 import { edgesBySize, ringNeighbours } from '../room/edges.ts'
 import type { IceServer } from '../room/ice-servers.ts'
 import type {
@@ -60,8 +61,8 @@ export class Room {
   readonly relay: RoomRelay | null
   readonly asks: RoomAsks
   private readonly guests = new Set<string>()
-  /** Tokens of tabs that were in the room, and of which no rank was removed since. */
-  private readonly known = new Set<string>()
+  /** Tokens of tabs that were in the room, and of which no rank was removed since. They cost nothing to make. */
+  private readonly known: NewestMap<string, true>
   /** True once the maker has a message that somebody waits. */
   private hasSentAsks = false
   private readonly run: RoomRun
@@ -86,6 +87,8 @@ export class Room {
     readonly makerAddress: string,
     private readonly host: RoomHost,
   ) {
+    const isAway = (one: string) => !this.members.some(({ token }) => token === one)
+    this.known = new NewestMap(2 * host.limits.membersPerRoom, isAway)
     this.news = new TokenBucket(host.env, host.limits.newsPerSec, host.limits.newsBurst)
     this.store = new RoomStore({
       env: host.env,
@@ -178,7 +181,7 @@ export class Room {
     member.connectionId = connectionId
     this.describe(member, info)
     member.cameInRun = again?.run?.key
-    if (token !== undefined) this.remember(token)
+    if (token !== undefined) this.known.set(token, true)
     this.send(member, this.welcome(member.id))
     this.tellProposed(member)
     this.giveBack()
@@ -188,7 +191,7 @@ export class Room {
     return member
   }
 
-  /** Takes what a member says of itself, but for the mark of another tab: a host cannot remove a rank of its own. */
+  /** Takes what a member says of itself, but for the mark of another tab: a host cannot remove its own ranks. */
   private describe(member: Member, info: MemberInfo): void {
     const isOther = ({ info: { tab }, token }: Member) => tab === info.tab && token !== member.token
     const { tab, ...rest } = info
@@ -209,16 +212,6 @@ export class Room {
     const member: Member = { id, info, connectionId: null, token, isFurther, reaches }
     this.members.push(member)
     return member
-  }
-
-  private remember(token: string): void {
-    this.known.delete(token)
-    this.known.add(token)
-    if (this.known.size <= 2 * this.host.limits.membersPerRoom) return
-    // Tokens cost nothing to make. More are known than members are here.
-    const here = new Set(this.members.map((one) => one.token))
-    const oldest = [...this.known].find((one) => !here.has(one))
-    if (oldest !== undefined) this.known.delete(oldest)
   }
 
   /** The member that comes back with `again` and its token: the id alone proves nothing, as all others see it. */
@@ -298,12 +291,11 @@ export class Room {
     }
     if (staysInRun) run.finishIfDone()
     else {
-      const { id } = member
-      const { name } = member.info
+      const { id, info } = member
       // One that was removed may not have heard it, and train on.
       const hasLeft = how === 'left'
       const ballot = run.ballotOf(member)
-      const news = { id, name, rank: rank >= 0 ? rank : null, text, ballot }
+      const news = { id, name: info.name, rank: rank >= 0 ? rank : null, text, ballot }
       this.members = this.members.filter((one) => one !== member)
       for (const one of this.members) {
         // Nothing is certain in a run whose rosters this server does not know.

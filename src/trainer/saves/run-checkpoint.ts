@@ -17,9 +17,9 @@ import { keysWhere, type TrainConfig, totalStepsOf } from '../settings/config.ts
 import { type DemoMeta, learningRateOf } from '../settings/demo-meta.ts'
 import type { RunRecord } from '../watch/run-events.ts'
 import { type RunLogFile, runLogIn } from '../watch/run-log.ts'
+import { readOfMost } from './commonest-state.ts'
 import type { Progress, RunParts } from './kept-state.ts'
 import { linksSchema } from './links-schema.ts'
-import { readOfMost } from './most-held-state.ts'
 import type { ReadRun } from './save-requests.ts'
 import { hashOfState } from './state-hash.ts'
 

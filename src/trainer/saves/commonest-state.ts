@@ -36,7 +36,7 @@ export interface HeldState {
  *
  * `held`: by rank, each from the oldest to the newest file; the same on all ranks.
  */
-export function mostHeld(held: readonly (readonly HeldFile[])[]): HeldState | undefined {
+export function commonestState(held: readonly (readonly HeldFile[])[]): HeldState | undefined {
   const states = [...new Set(held.flatMap((files) => files.map(({ state }) => state)))]
   const found = states.map((state) => {
     const at = held.map((own) => own.findLastIndex((file) => file.state === state))
@@ -58,7 +58,7 @@ export function mostHeld(held: readonly (readonly HeldFile[])[]): HeldState | un
 }
 
 /**
- * Reads on all ranks the state that `mostHeld` finds, from the first rank whose file of it is whole. Undefined where no rank has any.
+ * Reads on all ranks the state that `commonestState` finds, from the first rank whose file of it is whole. Undefined where no rank has any.
  *
  * errors: of the last holder's file, where all of them are damaged; the group's.
  */
@@ -67,7 +67,7 @@ export async function readOfMost(
   folder: () => Promise<FileFolder>,
 ): Promise<{ file: Uint8Array<ArrayBuffer>; holders: number } | undefined> {
   const held = await gatherJson('the checkpoints', group, await filesIn(folder), isHeldFiles)
-  const found = mostHeld(held)
+  const found = commonestState(held)
   if (!found) return undefined
   const { names, holders } = found
   const ranks = [...names.keys()].filter((rank) => names[rank] !== undefined)

@@ -3,7 +3,7 @@ import { task } from '../../../demos/playground/demo.ts'
 import { manifestName, readManifest } from '../../../src/data/checkpoint-folder.ts'
 import { load } from '../../../src/data/saved-tree.ts'
 import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
-import { type HeldFile, mostHeld } from '../../../src/trainer/saves/most-held-state.ts'
+import { commonestState, type HeldFile } from '../../../src/trainer/saves/commonest-state.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { Task } from '../../../src/trainer/settings/task.ts'
 import { runLogIn } from '../../../src/trainer/watch/run-log.ts'
@@ -16,7 +16,7 @@ import { lossesOf, resultsOf, resumedOf, trainRanks } from '../../support/train-
 const files = (saved: Record<string, number>): HeldFile[] =>
   Object.entries(saved).map(([state, savedAtMs]) => ({ name: `${state}.file`, state, savedAtMs }))
 
-describe('mostHeld', () => {
+describe('commonestState', () => {
   test.each<[string, Record<string, number>[], string | undefined, number]>([
     ['the newest that more than half have', [{ b: 2, c: 3 }, { a: 1, b: 2 }, { b: 2 }], 'b', 3],
     ['a newer one that 2 of 3 have', [{ b: 2, c: 3 }, { b: 2, c: 3 }, { b: 2 }], 'c', 2],
@@ -26,7 +26,7 @@ describe('mostHeld', () => {
     ['the order of a rank before clocks', [{ a: 900 }, { a: 1, b: 2 }, { b: 2 }], 'b', 2],
     ['nothing', [{}, {}], undefined, 0],
   ])('chooses %s', (_, held, state, holders) => {
-    const found = mostHeld(held.map(files))
+    const found = commonestState(held.map(files))
     expect(found?.holders ?? 0).toBe(holders)
     const names = held.map((own) => (state && state in own ? `${state}.file` : undefined))
     if (state) expect(found?.names).toEqual(names)
