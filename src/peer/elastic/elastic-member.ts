@@ -23,6 +23,8 @@ export const maxGone = 64
 
 /** Ranks of which one that joins has heard, and those to which it has links. */
 const maxRanks = 256
+/** Why a group ends where its members call. */
+const deciding = 'the members decide who trains on'
 
 /**
  * One member's part in deciding who trains together, as its run goes from roster to roster. There is no coordinator: leading is an act, and any
@@ -281,7 +283,7 @@ export class ElasticMember implements MemberView {
 
   /** The roster's group ends here; then somebody calls. */
   #convene(isPlanned: boolean): void {
-    this.#stop('the members decide who trains on')
+    this.#stop(deciding)
     const held = this.#held
     this.#held = undefined
     if (held) held(!isPlanned)
@@ -312,7 +314,7 @@ export class ElasticMember implements MemberView {
 
   #lead(isPlanned: boolean): void {
     if (this.#state === 'over' || !this.#roster) return
-    this.#stop('this member calls')
+    this.#stop(deciding)
     const ballot = this.#ballots.callAs(this.options.self, this.#removed.size > 0)
     if (ballot === null) {
       this.abort('the run has had as many changes of its ranks as it can. Start it again.')
@@ -410,7 +412,7 @@ export class ElasticMember implements MemberView {
     this.#isPlanned = isPlanned
     const answer = (hasFailed: boolean) => {
       if (this.#state === 'over' || this.#ballots.promised !== ballot) return
-      this.#stop('a member called')
+      this.#stop(deciding)
       this.#state = 'stopped'
       // It may have gone while this member's step was to end. In a ring a call comes also where the link to its leader has ended.
       if (own && (own.isRing || this.links.isUp(from))) this.#waitForRoster(isPlanned && !hasFailed)

@@ -297,10 +297,22 @@ function changeWords({ changes, regrouped }: Run): string {
   const { left, came } = changes.at(-1) ?? { left: [], came: [] }
   if (left.length + came.length === 0) return ` This tab joined after step ${regrouped.step}.`
   const who = [
-    ...(left.length > 0 ? [`${left.join(', ')} left`] : []),
-    ...(came.length > 0 ? [`${came.join(', ')} joined`] : []),
+    ...(left.length > 0 ? [`${byTab(left)} left`] : []),
+    ...(came.length > 0 ? [`${byTab(came)} joined`] : []),
   ].join('; ')
   return ` ${who}: the run continued from step ${regrouped.step}.`
+}
+
+/** Names of ranks, those of a tab as one: `Ada, Grace (3 ranks)`. */
+function byTab(names: readonly string[]): string {
+  const ranks = new Map<string, number>()
+  for (const name of names) {
+    const tab = name.replace(/ · \d+$/, '')
+    ranks.set(tab, (ranks.get(tab) ?? 0) + 1)
+  }
+  return Array.from(ranks, ([tab, count]) => (count > 1 ? `${tab} (${count} ranks)` : tab)).join(
+    ', ',
+  )
 }
 
 /** Of a newcomer that gets what it lacks. */

@@ -583,6 +583,15 @@ describe('a run', () => {
     expect(said).not.toContain('No answer')
   })
 
+  it('names a tab once where several of its ranks have left', () => {
+    const before = training(3, 10)
+    const regrouped = { step: 10, worldSize: 3 }
+    const changes = [{ left: ['Ada', 'Ada · 2', 'Grace'], came: ['Emmy · 2', 'Emmy · 3'] }]
+    expect(statusOf({ ...before, run: { ...before.run!, regrouped, changes } }).text).toContain(
+      'Ada (2 ranks), Grace left; Emmy (2 ranks) joined: the run continued from step 10.',
+    )
+  })
+
   it('says why a newcomer waits, until who trains is decided again', () => {
     const waits = (why: string | null) =>
       ({ type: 'event', event: { event: 'waits', who: '9.2', why, rank: 0 }, atMs: 0 }) as const
