@@ -65,6 +65,8 @@ export interface RunTab {
   readonly checkpoints: CheckpointAddress | undefined
   /** What the maker, another tab, has started. */
   readonly proposed: TrainConfig | null
+  /** Tells whether this tab, as the host, has removed that member. */
+  hasRemoved(id: string): boolean
   /** errors: `config.invalid`. */
   parse(settings: JsonValue): TrainConfig
   /** The life of this tab in the elastic run with that key, where it was left out and comes again. */
@@ -565,6 +567,8 @@ export class MemberRun {
     this.#members = members.map(memberOf)
     this.#rank = rank
     if (key !== undefined) this.#tab.client.ranks(key, ballot, this.#members)
+    // One that called just as it was removed may have gone on, without this tab for a while.
+    for (const id of this.#members) if (this.#tab.hasRemoved(id)) this.remove(id)
     const known = this.#members.flatMap((id) => this.#known.get(id) ?? [])
     if (known.length < members.length) return
     const links = known.flatMap(({ link }, peerRank) => (link ? [{ ...link, peerRank }] : []))

@@ -1,3 +1,4 @@
+import { membersPerRoom } from '../../peer/room/edges.ts'
 import { type LifeKeys, newLifeKeys } from '../../peer/room/life-keys.ts'
 import type {
   Asks,
@@ -21,6 +22,7 @@ import type { Experiments } from '../../trainer/settings/experiments.ts'
 import { messageOf, PeerError, toError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import { tell } from '../../util/log.ts'
+import { NewestMap } from '../../util/newest-map.ts'
 import { givenSwitches } from '../../util/switches.ts'
 import type { AdapterFacts, CheckpointAddress, ComputeApi } from '../api.ts'
 import { type ComputeClient, type StartWorker, startCompute } from './client.ts'
@@ -138,6 +140,8 @@ export class RoomMember {
   /** On its way to the room that the host has moved to, or waiting to try again. */
   #isFollowing = false
   readonly #marks = new StartMarks()
+  /** Members that this tab has removed as the host. */
+  readonly #expelled = new NewestMap<string, true>(membersPerRoom)
 
   constructor(options: RoomMemberOptions) {
     this.#options = options
@@ -461,7 +465,9 @@ export class RoomMember {
   }
   remove(id: string): void {
     this.#client?.remove(id)
-    if (this.#client?.isMaker) this.#run?.remove(id)
+    if (!this.#client?.isMaker) return
+    this.#expelled.set(id, true)
+    this.#run?.remove(id)
   }
 
   /** Shows the others what this tab would start; for the maker. */
@@ -567,6 +573,7 @@ export class RoomMember {
         listener: this.#options,
         checkpoints: this.#options.checkpoints,
         proposed: this.#proposed,
+        hasRemoved: (id) => this.#expelled.has(id),
         parse: (settings) => this.#parse(settings),
         formerIn: (key) => (this.#former?.key === key ? this.#former.life : null),
         givenFor: ({ demo }) => (this.#hasStarted ? this.#given.get(demo) : undefined),

@@ -125,6 +125,18 @@ it.each([
   },
 )
 
+it('the host removes again who is in a roster that comes later', async () => {
+  const member = await running(3)
+  world.lobby = { maker: '0' }
+  member.remove('2')
+  world.work({ event: 'roster', ballot: 70_000, members: ['2.1', '0.2'], rank: 1 })
+  world.work({ event: 'roster', ballot: 70_001, members: ['0.2'], rank: 0 })
+  expect(world.asked).toEqual([
+    ['remove', '2'],
+    ['remove', '2'],
+  ])
+})
+
 it('a finished run sends its result to the room', async () => {
   await running(2)
   world.finish({ value: 0.9, seconds: 6 })

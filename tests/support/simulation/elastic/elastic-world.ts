@@ -78,6 +78,8 @@ export class ElasticWorld {
   #liar: Life | undefined
   /** The host has removed it. */
   #isLiarRemoved = false
+  /** The tab of the host, which removes it again from each roster that it is in with it. */
+  #host: number | undefined
   readonly #lies: Draw
   #liesLeft = 0
   /** What others have passed on to it, the newest. */
@@ -344,7 +346,11 @@ export class ElasticWorld {
   /** A group of that roster begins to form. */
   entered(life: Life, ballot: number): void {
     this.rosters++
-    this.note(`${life.id} enters ${ballot}: ${life.elastic.roster!.members.join(' ')}`)
+    const { members } = life.elastic.roster!
+    this.note(`${life.id} enters ${ballot}: ${members.join(' ')}`)
+    const removed = this.#liar && memberOf(this.#liar.id)
+    if (life.tab === this.#host && members.some((id) => memberOf(id) === removed))
+      life.place.event(() => life.elastic.remove(removed!))
     for (const end of this.#endsOf(life)) {
       if (end.early > maxEarly) this.violate(`${life.id}: ${end.early} frames of a link waited`)
       end.entered(ballot)
@@ -547,6 +553,7 @@ export class ElasticWorld {
     // Who waits for others cannot leave out one more.
     if (!host || host.undecided) return
     this.#isLiarRemoved = true
+    this.#host = host.tab
     this.calmMs = this.env.now() + removedMs
     const member = memberOf(this.#liar!.id)
     this.note(`!! ${host.id}, the host, removes ${member}`)
