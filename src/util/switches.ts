@@ -152,7 +152,9 @@ function settle(): SwitchValues {
     const [source, ...beaten] = sources.filter((one) => all[one][name] !== undefined)
     if (!source) return [name, switches[name].default]
     const over = beaten.map((one) => ` over ${textOf(all[one][name])} of ${one}`).join('')
-    winners.push(`${name}=${textOf(all[source][name])} (${source}${over})`)
+    // Launchers divide the cores unasked, and the line about the device has the threads.
+    if (name !== 'numThreads' || source !== 'launcher')
+      winners.push(`${name}=${textOf(all[source][name])} (${source}${over})`)
     return [name, parsed(name, all[source][name])]
   })
   if (winners.length > 0 && !hasReported) console.info(`tabring switches: ${winners.join(', ')}`)
