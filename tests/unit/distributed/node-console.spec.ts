@@ -34,6 +34,9 @@ class Point {
 const ring: Record<string, unknown> = { name: 'ring' }
 ring.self = ring
 const error = Object.assign(new RangeError('too far', { cause: new TypeError('why') }), { code: 7 })
+// Node marks promises while an async hook is on, which another spec of this worker may have left.
+const pending = new Promise(() => undefined)
+for (const key of Object.getOwnPropertySymbols(pending)) Reflect.deleteProperty(pending, key)
 const values: unknown[] = [
   ...['text', '', 1.5, -0, NaN, 10n, true, null, undefined, Symbol('s'), /x/g, new Date(0)],
   ...[
@@ -43,15 +46,7 @@ const values: unknown[] = [
     ['text', "it's"],
   ],
   ...[new Float32Array([1.5, 2]), new Uint8Array(300), new Map([[{ a: 1 }, [1]]])],
-  ...[
-    new Set(['a']),
-    new Promise(() => undefined),
-    () => 1,
-    class A extends Point {},
-    new Point(),
-    ring,
-    error,
-  ],
+  ...[new Set(['a']), pending, () => 1, class A extends Point {}, new Point(), ring, error],
 ]
 const rows = [
   { a: 1, b: 'x' },
