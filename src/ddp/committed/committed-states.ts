@@ -1,4 +1,4 @@
-import { longestAnnounced } from '../../peer/group/announced-length.ts'
+import { longestAnnounced, maxAnnouncedBytes } from '../../peer/group/announced-length.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { nonGroupMember } from '../../peer/group/non-group-member.ts'
 import { endFactsOf, PeerError } from '../../util/errors.ts'
@@ -11,6 +11,8 @@ export interface StateForm<State> {
   readonly label: string
   /** How many are kept, the newest. */
   readonly max: number
+  /** Bytes that a rank may send of one. Default: `maxAnnouncedBytes`. */
+  readonly maxBytes?: number
   stepOf(state: State): number
   pack(state: State): Uint8Array<ArrayBuffer>
   /** State of `step`, as another rank has sent it. errors: what is wrong with it. */
@@ -59,7 +61,7 @@ export class CommittedStates<State> {
     held: readonly (readonly Held[])[],
     options: Pick<SharedBytes, 'limitMs' | 'onProgress'> = {},
   ): Promise<AgreedState> {
-    const { label, pack, stepOf, unpack } = this.#form
+    const { label, maxBytes = maxAnnouncedBytes, pack, stepOf, unpack } = this.#form
     const agreed = agreeOnState(held)
     const { step, hasIt } = agreed
     this.backTo(step)
@@ -74,7 +76,8 @@ export class CommittedStates<State> {
     const share = async () => {
       const sizes = await ranks.allGatherU32(Uint32Array.of(own?.length ?? 0), { label })
       const size = sizes.subarray(root, root + 1)
-      const sizeBytes = longestAnnounced(label, ranks, size, { slots: 1, rankOf: () => root })
+      const bound = { slots: 1, rankOf: () => root, maxBytes }
+      const sizeBytes = longestAnnounced(label, ranks, size, bound)
       return shareBytes(ranks, { ...options, root, sizeBytes, own, label })
     }
     const bytes = await share().catch((error) => {

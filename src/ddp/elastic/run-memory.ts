@@ -40,6 +40,7 @@ export class RunMemory {
   readonly #states = new CommittedStates<Commit>({
     label: 'the newest commit',
     max: 1,
+    maxBytes: maxFileBytes,
     stepOf: ({ number }) => number,
     pack: ({ file }) => file,
     unpack: (file, number) => ({ number, file }),
