@@ -2,6 +2,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseSync } from 'vite'
 import { repository } from '../tests/support/repository.ts'
+import { type Syntax, walk } from '../tests/support/syntax.ts'
 
 // Fails when src and node have grown in one of these counts: `npm run check:counts`. scripts/counts.json holds what is allowed, and why it last
 // rose; a count that has fallen is written there by `npm run check:counts -- --write`.
@@ -10,12 +11,6 @@ interface Allowed {
   count: number
   /** Why it last rose. */
   reason: string
-}
-
-interface Syntax {
-  readonly type: string
-  readonly start: number
-  readonly end: number
 }
 
 const maxFileLines = 500
@@ -42,15 +37,6 @@ const files = ['src', 'node']
   .map((name) => ({ name, text: readFileSync(join(repository, name), 'utf8') }))
 
 const linesOf = (text: string) => text.split('\n').length - 1
-const isSyntax = (value: unknown): value is Syntax =>
-  typeof value === 'object' && value !== null && 'type' in value
-
-/** Calls `visit` for a node and all below it. */
-function walk(node: Syntax, visit: (node: Syntax) => void): void {
-  visit(node)
-  for (const value of Object.values(node))
-    for (const one of Array.isArray(value) ? value : [value]) if (isSyntax(one)) walk(one, visit)
-}
 
 /** The words of an identifier: `#maxHeldBytes` is max, held, bytes. */
 const partsOf = (name: string) =>

@@ -3,17 +3,9 @@ import { join } from 'node:path'
 import { parseSync } from 'vite'
 import { expect, test } from 'vitest'
 import { repository } from '../../support/repository.ts'
+import { type Syntax, walk } from '../../support/syntax.ts'
 
-interface Syntax {
-  readonly type: string
-  readonly start: number
-  readonly end: number
-  readonly id?: { readonly name: string } | null
-  readonly key?: { readonly type: string; readonly name: string }
-}
-
-const isSyntax = (value: unknown): value is Syntax =>
-  typeof value === 'object' && value !== null && 'type' in value
+const declares = /^(?:MethodDefinition|FunctionDeclaration|ClassDeclaration|VariableDeclarator)$/
 
 /** The name of what is declared: `#begin` for a private method. */
 const nameOf = ({ key, id }: Syntax): string | undefined =>
@@ -23,14 +15,9 @@ const nameOf = ({ key, id }: Syntax): string | undefined =>
 function linesOf(file: string, name: string): number {
   const text = readFileSync(join(repository, file), 'utf8')
   let found: Syntax | undefined
-  const walk = (node: Syntax) => {
-    const declares =
-      /^(?:MethodDefinition|FunctionDeclaration|ClassDeclaration|VariableDeclarator)$/
+  walk(parseSync(file, text).program as unknown as Syntax, (node) => {
     if (declares.test(node.type) && nameOf(node) === name) found ??= node
-    for (const value of Object.values(node))
-      for (const one of Array.isArray(value) ? value : [value]) if (isSyntax(one)) walk(one)
-  }
-  walk(parseSync(file, text).program as unknown as Syntax)
+  })
   if (!found) throw new Error(`docs/tour.md: ${file} declares no ${name}`)
   return text.slice(found.start, found.end).split('\n').length
 }
