@@ -17,7 +17,7 @@ export interface RankPlace {
 
 export interface RankGroupOptions extends RankPlace {
   onSay: (stream: 'stdout' | 'stderr', line: string) => void
-  /** Closes the pages; whoever waits for one gets the reason. */
+  /** Closes the pages; a caller that waits for one gets the reason. */
   end: (reason: string) => Promise<void>
 }
 

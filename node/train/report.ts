@@ -5,7 +5,7 @@ import type { Output } from '../output.ts'
 import { Rate } from '../rate.ts'
 import { oneLine, type RankResult, type TabEvent } from './tab-group.ts'
 
-/** Output of a run for whoever started it. */
+/** Output of a run for the person who started it. */
 export interface Reporter {
   /** One line about something out of the ordinary. */
   note(line: string): void

@@ -6,7 +6,7 @@ import type { Env } from '../../src/util/env.ts'
 const takesMs = 0.5
 
 /**
- * Signs without cryptography, on a virtual clock. That nobody signs for another life is up to the world: a liar gets no signer but that of its own life,
+ * Signs without cryptography, on a virtual clock. That nobody signs for another life is up to the world: a liar gets the signer of its present life alone,
  * and those of lives that it invents, which end with the name of its key.
  */
 export function cheapSigner(life: string, env: Pick<Env, 'after'>): Signer {

@@ -47,7 +47,7 @@ export class Profile {
     return isWanted && prepared.plan.dispatches.length > 0 ? new Profile(gpu, prepared) : undefined
   }
 
-  /** True if dispatches need passes of their own. */
+  /** True if dispatches need separate passes. */
   get isTiming(): boolean {
     return this.#clock !== undefined
   }

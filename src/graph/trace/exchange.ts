@@ -234,7 +234,7 @@ export interface ModelCollectives {
   abort(reason: string): void
 }
 
-/** The interface of steps for whoever runs them. */
+/** The interface of steps to their caller. */
 export interface WatchedSteps {
   readonly flags: StepFlags
   /** By which `sequence` the ring will report the collectives of the step that begins next. */

@@ -37,7 +37,7 @@ export function standingOf<Run extends Launched>(runs: readonly Run[]): Standing
 }
 
 /**
- * Tells whether a link may take bytes of `a` before those of `b`, so that `b` stands still for that.
+ * Tells whether a link may take bytes of `a` before those of `b`, so that `b` waits for that.
  *
  * Between two ranks there is one link: it takes first what was launched first, here or on its other side. A collective also waits for
  * links between other ranks, which may have launched `a` first: so whatever was launched before its first deadline counts, and what comes

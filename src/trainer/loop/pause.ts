@@ -25,7 +25,7 @@ export class Pause {
     this.#env = env
   }
 
-  /** True if this rank asks for a pause, or for one that goes on to stay. */
+  /** True if this rank asks for a pause, or for the present one to last. */
   get isAsked(): boolean {
     return this.#isAsked
   }
@@ -48,7 +48,7 @@ export class Pause {
   }
 
   /**
-   * Holds all ranks, which call it after the same step, until one of them goes on. `began` gets which of them asked, none where that one is
+   * Holds all ranks, which call it after the same step, until one of them resumes. `began` gets which of them asked, none where that one is
    * gone; it is not called where nobody asks.
    *
    * errors: the group's, `signal`'s reason, those of `began`.

@@ -15,7 +15,7 @@ export interface SharedModel {
   readonly model: Module
   /** The same with the keys of the task's model. */
   readonly module: Module
-  /** True if each rank can run it by itself. */
+  /** True if each rank can run it without the others. */
   readonly isWhole: boolean
   /** Part of each rank, by rank; undefined where each has the whole model. */
   readonly held?: readonly RankPart[]

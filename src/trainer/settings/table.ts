@@ -348,7 +348,7 @@ export const rows = {
     doc: "saves every N steps instead of every 10 s; 0: at epochs' ends only",
     docDefault: 'about 10 s',
   }),
-  /** `latest`, `best`, or the name of a file: the checkpoint to go on from. Undefined or empty: a new run. */
+  /** `latest`, `best`, or the name of a file: the checkpoint to resume from. Undefined or empty: a new run. */
   resume: setting({
     schema: v.optional(v.pipe(v.string(), v.maxLength(200))),
     kind: 'choice',

@@ -41,7 +41,7 @@ import { watchTests } from './long-tests.ts'
 import { MoreRanks, speedOfTab } from './more-ranks.ts'
 import { stopRun } from './stop-run.ts'
 
-/** From a change of the settings until it is sent to the others; typing goes on. units: ms. */
+/** From a change of the settings until it is sent to the others; a person may still be typing. units: ms. */
 const proposeAfterMs = 150
 
 /** Brings the tab into its room: what the member tells becomes actions, what people do becomes calls. */

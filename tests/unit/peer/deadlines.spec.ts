@@ -43,7 +43,7 @@ describe('one timer', () => {
     ])
   })
 
-  test('a deadline is extended only by progress of its own collective, and removed when that ends', async () => {
+  test('a deadline is extended only by progress of the same collective, and removed when that ends', async () => {
     const { env, waiting, late, launch } = deadlines()
     const moving = launch(1000)
     for (let i = 0; i < 10; i++) {

@@ -76,7 +76,7 @@ test('a session does not start when HELLO shows another group', async () => {
   )
 })
 
-test('ABORT ends the rank when its text is too long, and goes on truncated', async () => {
+test('ABORT ends the rank when its text is too long, and is passed on truncated', async () => {
   const env = new VirtualEnv(1)
   const pairs = [1, 2].map(() => memoryPair(env, { maxMessageBytes: 1024 }))
   const links = new Map(pairs.map(([link], at) => [at + 1, link]))
