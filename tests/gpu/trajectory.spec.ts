@@ -15,6 +15,16 @@ import { parameterBits, trajectoryTests } from '../support/trajectory-tests.ts'
 
 afterEach(async () => (await testRuntime()).gpu.check())
 
+/** Puts `deviceMs` in place of what the device's clock says, which decides how many submits a run is. */
+function eachStepTakes(deviceMs: number) {
+  const { read } = PhaseTimer.prototype
+  return vi.spyOn(PhaseTimer.prototype, 'read').mockImplementation(async function (
+    this: PhaseTimer,
+  ) {
+    return (await read.call(this)) && { forward: deviceMs, backward: 0, optimizer: 0 }
+  })
+}
+
 // tests/all/gpu/trajectory.spec.ts has the others.
 trajectoryTests(goldenRuns.filter(({ name }) => name === 'mlp adamw'))
 
@@ -34,6 +44,7 @@ test('two runs end with equal bits', async () => {
 test('a replayed step creates nothing, and an MLP step is few dispatches in one submit', async () => {
   const [run] = goldenRuns
   const { gpu } = await testRuntime()
+  const clock = eachStepTakes(2)
   const { program } = await compileTraining(run, goldenModel(run), run.batchSize)
   await losses(run, program, 2)
   const before = { ...gpu.counters }
@@ -51,19 +62,15 @@ test('a replayed step creates nothing, and an MLP step is few dispatches in one 
   expect((dispatches - before.dispatches) / steps).toBeLessThanOrEqual(max)
   const batchBytes = run.batchSize * (784 + 1) * 4
   expect((bytesUploaded - before.bytesUploaded) / steps).toBeLessThan(batchBytes + 256)
+  clock.mockRestore()
   program.destroy()
 })
 
 test('a run that takes the device more than 100 ms is several submits, and computes the same', async () => {
   const runtime = await testRuntime()
   const { gpu } = runtime
-  // What the device's clock says decides, here always the same: three parts of less than 100 ms.
-  const { read } = PhaseTimer.prototype
-  const clock = vi.spyOn(PhaseTimer.prototype, 'read').mockImplementation(async function (
-    this: PhaseTimer,
-  ) {
-    return (await read.call(this)) && { forward: 250, backward: 0, optimizer: 0 }
-  })
+  // Three parts of less than 100 ms.
+  const clock = eachStepTakes(250)
   const size = 64
   const program = await compile(
     ({ a }) => {
