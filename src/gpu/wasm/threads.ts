@@ -12,7 +12,7 @@ const [maxWaits, waitMs] = [20, 1_000]
 /** A dispatch that takes less is not worth waking a thread for. units: ms. */
 const minSharedMs = 0.03
 /** Pieces of a dispatch for each thread: one that is slow takes fewer. */
-const piecesPerThread = 4
+const piecesPerThread = 8
 const controlWords = at.bells + at.maxThreads * at.lineWords
 
 /** A worker, and what it has. */

@@ -10,6 +10,7 @@ import {
   multiply,
   outputBindings,
   outputTarget,
+  range,
   readSide,
   type Side,
   type StoreTarget,
@@ -46,6 +47,8 @@ const workgroupShapes = [
   [4, 2],
   [4, 1],
 ] as const
+/** With vectors: larger ones keep a CPU's threads waiting for the last. */
+const vectorShapes = workgroupShapes.slice(2)
 
 export const nameOf = ({ rows, cols, hasVectors }: RegisterTile): string =>
   `${hasVectors ? 'vectors' : 'direct'}-${rows}x${cols}`
@@ -57,7 +60,7 @@ const enoughShared = 64
 const enoughWorkgroups = 16
 
 /** Which dimension neighbouring invocations walk along, and the grid that follows from it. */
-export function directGrid(problem: MatmulProblem, { rows, cols }: RegisterTile) {
+export function directGrid(problem: MatmulProblem, { rows, cols, hasVectors }: RegisterTile) {
   const { m, n } = problem
   const products = batchCount(problem)
   const tiles = { m: ceilDiv(m, rows), n: ceilDiv(n, cols) }
@@ -66,11 +69,12 @@ export function directGrid(problem: MatmulProblem, { rows, cols }: RegisterTile)
   const across = lanes === 'n' ? 'm' : 'n'
   const groupsOf = ([along, beside]: readonly [number, number]) =>
     [ceilDiv(tiles[lanes], along), ceilDiv(tiles[across], beside)] as const
+  const shapes = hasVectors ? vectorShapes : workgroupShapes
   const size =
-    workgroupShapes.find((shape) => {
+    shapes.find((shape) => {
       const [x, y] = groupsOf(shape)
       return x * y * products >= enoughWorkgroups
-    }) ?? workgroupShapes[workgroupShapes.length - 1]
+    }) ?? shapes[shapes.length - 1]
   return { tiles, lanes, across, size, groups: groupsOf(size) }
 }
 
@@ -86,8 +90,7 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
   const sums = sumsOf(problem)
   const { rows, cols, hasVectors = false } = tile
   const perRegister = hasVectors ? 4 : 1
-  // Engines load all that a turn of the loop needs before they compute: more than one step of a vector tile would not stay in registers.
-  const unroll = hasVectors ? 1 : 4
+  const unroll = 4
   const sides = [
     { ...sideOf(problem, 'a', rows, !hasVectors), isSpread: hasVectors },
     sideOf(problem, 'b', cols),
@@ -122,15 +125,15 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
       (c, j) => (hasVectors ? `b${c}_${j}` : sideElement(b, c, j)),
       first,
     )
-  const round = (steps: number, at: string) => {
-    const loads = sideLoads(a, steps, at)
-    return hasVectors
-      ? [
-          ...sideLoads(b, steps, at),
-          ...loads.flatMap((load, row) => [load, ...multiplied(row, 1, steps)]),
-        ]
-      : [...loads, ...sideLoads(b, steps, at), ...multiplied(0, rows, steps)]
-  }
+  const round = (steps: number, at: string) => [
+    ...sideLoads(a, steps, at),
+    ...sideLoads(b, steps, at),
+    ...multiplied(0, rows, steps),
+  ]
+  const vectorStep = (at: string) => [
+    ...sideLoads(b, 1, at),
+    ...sideLoads(a, 1, at).flatMap((load, row) => [load, ...multiplied(row, 1, 1)]),
+  ]
   const lines: string[] = []
   if (isBatched) lines.push(`let batch = at.z${isSplit ? ` / ${slices}u` : ''};`)
   if (isSplit) {
@@ -152,15 +155,21 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
     ),
     ...accumulators(rows, cols / perRegister, hasVectors ? 'vec4<f32>()' : '0.0'),
   )
-  const [first, end] = isSplit ? ['k_first', 'k_rounds'] : ['0u', `${wholeRounds}u`]
-  if (wholeRounds > 0) {
-    lines.push(
-      `for (var k = ${first}; k < ${end}; k += ${unroll}u) {`,
-      ...indent(round(unroll, 'k')),
-      '}',
-    )
-  }
-  if (wholeRounds < k) {
+  const [first, end] = isSplit
+    ? ['k_first', hasVectors ? 'k_end' : 'k_rounds']
+    : ['0u', `${hasVectors ? k : wholeRounds}u`]
+  const turn = hasVectors
+    ? // Engines load all that they need up to the next jump before they compute, and only one step's elements stay in registers.
+      range(Math.min(unroll, k)).flatMap((j) => [
+        ...(j === 0 ? [] : [`if (k + ${j}u >= ${end}) { break; }`]),
+        '{',
+        ...indent(vectorStep(`k + ${j}u`)),
+        '}',
+      ])
+    : round(unroll, 'k')
+  if (wholeRounds > 0 || hasVectors)
+    lines.push(`for (var k = ${first}; k < ${end}; k += ${unroll}u) {`, ...indent(turn), '}')
+  if (wholeRounds < k && !hasVectors) {
     const rest = round(k - wholeRounds, `${wholeRounds}u`)
     lines.push(
       isSplit ? `if (k_first <= ${wholeRounds}u && k_end == ${k}u) {` : '{',

@@ -1,5 +1,5 @@
 import type { Label, Local } from '../assemble.ts'
-import type { Declaration, FunctionDeclaration, Statement } from '../wgsl/syntax.ts'
+import type { Declaration, Expression, FunctionDeclaration, Statement } from '../wgsl/syntax.ts'
 import { shaderError } from '../wgsl/tokens.ts'
 import { isUniform } from './arithmetic.ts'
 import { Expressions } from './expressions.ts'
@@ -224,17 +224,27 @@ export class Writer extends Expressions {
       const key = `${this.path}:loop${this.calls++}`
       const outer = this.mask
       const gone = this.findings.has(`${key}:gone`) ? this.#empty() : undefined
-      this.code.block((end) =>
-        this.code.repeat((again) => {
-          this.mask = gone ? this.#without(outer, gone) : outer
-          if (gone) {
-            const isOver = this.code.i32('i32.eqz', this.code.i32('v128.any_true', this.mask!))
-            this.code.branchIf(end, isOver)
-          }
-          this.#turn(statement, key, end, gone, counter)
-          this.code.branch(again)
-        }),
-      )
+      const loop = { kind: 'loop', gone, key } as const
+      const { condition } = statement
+      if (condition && !gone) {
+        const isOn = () => {
+          const [test] = this.value(condition).parts
+          if (isUniform(test)) return this.arithmetic.word('bool', test) as Local<'i32'>
+          this.findings.add(`${key}:gone`)
+          return this.code.i32Const(0)
+        }
+        this.code.while(isOn, (end) =>
+          this.#turn(statement, { ...loop, end, mask: outer }, counter),
+        )
+      } else {
+        this.code.block((end) =>
+          this.code.repeat((again) => {
+            const mask = this.#staying(outer, gone, condition, end)
+            this.#turn(statement, { ...loop, end, mask }, counter)
+            this.code.branch(again)
+          }),
+        )
+      }
       this.mask = this.#remaining(outer, statement.body.filter(hasReturn))
     })
   }
@@ -245,33 +255,40 @@ export class Writer extends Expressions {
       : this.code.v128('v128.andnot', mask, gone)
   }
 
-  #turn(
-    { condition, next, body }: Extract<Statement, { kind: 'for' }>,
-    key: string,
-    end: Label,
+  /** Who runs a turn of a loop that invocations leave one by one; goes to `end` where nobody does. */
+  #staying(
+    outer: Mask,
     gone: Local<'v128'> | undefined,
+    condition: Expression | undefined,
+    end: Label,
+  ): Mask {
+    if (!gone) return outer
+    const leaveUnless = (word: Local<'i32'>) =>
+      this.code.branchIf(end, this.code.i32('i32.eqz', word))
+    const mask = this.#without(outer, gone)
+    leaveUnless(this.code.i32('v128.any_true', mask))
+    if (!condition) return mask
+    this.mask = mask
+    const [test] = this.value(condition).parts
+    if (isUniform(test)) {
+      leaveUnless(this.arithmetic.word('bool', test) as Local<'i32'>)
+      return mask
+    }
+    const stop = this.both(mask, this.arithmetic.not(test))
+    this.code.set(gone, this.code.v128('v128.or', gone, stop))
+    const staying = this.both(mask, test)
+    leaveUnless(this.code.i32('v128.any_true', staying))
+    return staying
+  }
+
+  #turn(
+    { next, body }: Extract<Statement, { kind: 'for' }>,
+    loop: Frame,
     counter: Place | undefined,
   ): void {
-    const skipped = this.findings.has(`${key}:skipped`) ? this.#empty() : undefined
-    const frame: Frame = { kind: 'loop', end, mask: this.mask, gone, skipped, key }
-    if (condition) {
-      const [test] = this.value(condition).parts
-      if (isUniform(test))
-        this.code.branchIf(
-          end,
-          this.code.i32('i32.eqz', this.arithmetic.word('bool', test) as Local<'i32'>),
-        )
-      else if (!gone) this.findings.add(`${key}:gone`)
-      else {
-        const stop = this.both(frame.mask, this.arithmetic.not(test))
-        this.code.set(gone, this.code.v128('v128.or', gone, stop))
-        this.mask = frame.mask = this.both(frame.mask, test)
-        this.code.branchIf(
-          end,
-          this.code.i32('i32.eqz', this.code.i32('v128.any_true', this.mask!)),
-        )
-      }
-    }
+    const skipped = this.findings.has(`${loop.key}:skipped`) ? this.#empty() : undefined
+    const frame: Frame = { ...loop, skipped }
+    this.mask = frame.mask
     this.code.block((turn) => {
       this.#frames.push({ ...frame, turn })
       this.within(() => this.statements(body))
