@@ -158,8 +158,9 @@ export class Body {
     const first = this.#parameters.length
     const counts = new Map<Type, number>()
     const free: Record<Type, number[]> = { i32: [], i64: [], f32: [], f64: [], v128: [] }
-    /** Results by where they end in the stream. */
-    const endingAt = new Map<number, number[]>()
+    /** Of each position of the stream, one more than the last result that ends there; of each result, likewise the one before it. */
+    const endingAt = new Int32Array(this.#stream.length + 1)
+    const before = new Int32Array(ends.length)
     const slots = new Int32Array(ends.length).fill(-1)
     const give = (index: number): void => {
       const type = this.#types[index - first]
@@ -169,8 +170,8 @@ export class Body {
     }
     for (const index of this.#variables) if (index >= first) give(index)
     for (let at = 0; at < this.#stream.length; at++) {
-      for (const index of endingAt.get(at) ?? [])
-        free[this.#types[index - first]].push(slots[index])
+      for (let next = endingAt[at]; next > 0; next = before[next - 1])
+        free[this.#types[next - 1 - first]].push(slots[next - 1])
       const item = this.#stream[at]
       const isWrite = item < 0 && item % 2 === 0
       if (!isWrite || forms[at] === omitted || forms[at] === drop) continue
@@ -178,9 +179,8 @@ export class Body {
       if (index < first || this.#variables.has(index)) continue
       give(index)
       const end = Math.max(ends[index], at + 1)
-      const ending = endingAt.get(end)
-      if (ending) ending.push(index)
-      else endingAt.set(end, [index])
+      before[index] = endingAt[end]
+      endingAt[end] = index + 1
     }
     const declared = [...counts].map(([type, count]) => ({ type, count }))
     const begins = new Map<Type, number>()
