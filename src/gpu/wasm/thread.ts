@@ -43,8 +43,8 @@ export const controlLayout = {
   /** Of thread i at `bells + i * lineWords`: how many tasks it was given; behind it, whether it has begun. */
   bells: 4 * lineWords + maxAddresses + wordsOfText,
   lineWords,
-  /** Looks at a word before a thread sleeps: some 20 µs, less than it takes to wake. */
-  spins: 4000,
+  /** Reads of a word before a thread sleeps: some 200 µs. Dispatches that the caller runs alone take less, and waking takes some 50 µs. */
+  spins: 40_000,
   run: 0,
   load: 1,
 } as const
