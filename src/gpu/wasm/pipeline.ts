@@ -47,9 +47,9 @@ export class WasmPipeline {
     return Math.min(this.#maxGroups, Math.max(groups, 1))
   }
 
-  /** Learns what `groups` took on so many threads. */
-  measured(groups: number, ms: number, threads: number): void {
-    const groupMs = (ms * Math.min(threads, groups)) / groups
+  /** Learns what `groups` took on one thread. */
+  measured(groups: number, ms: number): void {
+    const groupMs = ms / groups
     this.groupMs += (groupMs - this.groupMs) * (this.groupMs === 0 ? 1 : newness)
     this.#maxGroups = Math.max(this.#maxGroups, groups * 2)
   }

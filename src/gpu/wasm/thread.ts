@@ -20,8 +20,12 @@ export const controlLayout = {
   maxThreads,
   /** The next workgroup that no thread has taken. */
   next: 0,
-  /** Threads, but the one that gives tasks, that are not done with the present task. */
-  busy: lineWords,
+  /**
+   * The task that threads may begin, and how many are at it, but the one that gives tasks: its number times `perTask`, and their count. 0: none may.
+   * One that comes late finds it 0, or another task, and nobody waits for it.
+   */
+  open: lineWords,
+  perTask: 256,
   /** Length of the error in `text`; 0: none. */
   failed: 2 * lineWords,
   /** `run` or `load`. */
@@ -40,7 +44,7 @@ export const controlLayout = {
   arguments: 3 * lineWords + 9,
   text: 3 * lineWords + 9 + maxAddresses,
   wordsOfText,
-  /** Of thread i at `bells + i * lineWords`: how many tasks it was given; behind it, whether it has begun. */
+  /** Of thread i at `bells + i * lineWords`: the number of its newest task; behind it, whether it has begun; then that of the last it has done. */
   bells: 4 * lineWords + maxAddresses + wordsOfText,
   lineWords,
   /** Reads of a word before a thread sleeps: some 200 µs. Dispatches that the caller runs alone take less, and waking takes some 50 µs. */
@@ -58,13 +62,19 @@ export function runThread({ memory, address, index, layout: at }: ThreadStart): 
   const bell = at.bells + index * at.lineWords
   const words = new Int32Array(memory.buffer, address, bell + at.lineWords)
   const kernels = new Map<number, (...args: number[]) => void>()
-  let rung = 0
+  let task = 0
   Atomics.store(words, bell + 1, 1)
   for (;;) {
-    for (let i = 0; i < at.spins && Atomics.load(words, bell) === rung; i++);
-    Atomics.wait(words, bell, rung)
-    if (Atomics.load(words, bell) === rung) continue
-    rung = Atomics.load(words, bell)
+    for (let i = 0; i < at.spins && Atomics.load(words, bell) === task; i++);
+    Atomics.wait(words, bell, task)
+    task = Atomics.load(words, bell)
+    let open = Atomics.load(words, at.open)
+    while (Math.floor(open / at.perTask) === task) {
+      const found = Atomics.compareExchange(words, at.open, open, open + 1)
+      if (found === open) break
+      open = found
+    }
+    if (Math.floor(open / at.perTask) !== task) continue
     const kernel = words[at.kernel]
     const [first, ...others] = words.subarray(at.arguments, at.arguments + words[at.count])
     try {
@@ -92,6 +102,9 @@ export function runThread({ memory, address, index, layout: at }: ThreadStart): 
       for (let i = 0; i < text.length; i++) words[at.text + i] = text.charCodeAt(i)
       Atomics.store(words, at.failed, text.length)
     }
-    if (Atomics.sub(words, at.busy, 1) === 1) Atomics.notify(words, at.busy)
+    Atomics.store(words, bell + 2, task)
+    Atomics.notify(words, bell + 2)
+    Atomics.sub(words, at.open, 1)
+    Atomics.notify(words, at.open)
   }
 }

@@ -13,6 +13,8 @@ const [maxWaits, waitMs] = [20, 1_000]
 const minSharedMs = 0.03
 /** Pieces of a dispatch for each thread: one that is slow takes fewer. */
 const piecesPerThread = 8
+/** Tasks are numbered from 1 to this, and again: what `open` holds is a positive number of 31 bits. */
+const maxTask = 2 ** 23 - 1
 const controlWords = at.bells + at.maxThreads * at.lineWords
 
 /** A worker, and what it has. */
@@ -33,6 +35,8 @@ export class Threads {
   /** The control block; none where the caller is alone. */
   #words = new Int32Array()
   #canSleep = false
+  /** Number of the newest task. */
+  #task = 0
   readonly #helpers: Helper[] = []
   /** Scratch memory: bytes of one thread, of how many, and where it begins. */
   #scratchBytes = 0
@@ -127,12 +131,15 @@ export class Threads {
     addresses: readonly number[],
   ): void {
     const [x, y] = groups
-    const beganMs = performance.now()
     const isShared = count > 1 && pipeline.groupMs * count >= minSharedMs
     const helpers = isShared ? this.#ready : []
-    if (helpers.length === 0) pipeline.run(first, count, x, y, this.#scratch, ...addresses)
-    else this.#share(helpers, pipeline, first, count, groups, addresses)
-    pipeline.measured(count, performance.now() - beganMs, helpers.length + 1)
+    if (helpers.length > 0) {
+      this.#share(helpers, pipeline, first, count, groups, addresses)
+      return
+    }
+    const beganMs = performance.now()
+    pipeline.run(first, count, x, y, this.#scratch, ...addresses)
+    pipeline.measured(count, performance.now() - beganMs)
   }
 
   #share(
@@ -155,14 +162,19 @@ export class Threads {
     words[at.scratch] = this.#scratch
     words[at.scratchBytes] = this.#scratchBytes
     this.#give(at.run, pipeline.id, addresses, helpers)
+    const beganMs = performance.now()
+    let own = 0
     try {
       for (;;) {
         const group = Atomics.add(words, at.next, chunk)
         if (group >= end) break
-        pipeline.run(group, Math.min(chunk, end - group), x, y, this.#scratch, ...addresses)
+        const taken = Math.min(chunk, end - group)
+        pipeline.run(group, taken, x, y, this.#scratch, ...addresses)
+        own += taken
       }
+      if (own > 0) pipeline.measured(own, performance.now() - beganMs)
     } finally {
-      this.#waitForAll()
+      this.#close()
     }
   }
 
@@ -173,7 +185,9 @@ export class Threads {
     try {
       this.#heap.bytes.set(code, address)
       this.#give(at.load, id, [address, code.length], [helper])
-      this.#waitForAll()
+      const done = helper.bell + 2
+      this.#wait(done, () => Atomics.load(this.#words, done) === this.#task)
+      this.#close()
       helper.kernels.add(pipeline)
     } finally {
       this.#heap.free(address)
@@ -187,23 +201,40 @@ export class Threads {
     words[at.count] = args.length
     words.set(args, at.arguments)
     Atomics.store(words, at.failed, 0)
-    Atomics.store(words, at.busy, helpers.length)
+    this.#task = (this.#task % maxTask) + 1
+    Atomics.store(words, at.open, this.#task * at.perTask)
     for (const { bell } of helpers) {
-      Atomics.add(words, bell, 1)
+      Atomics.store(words, bell, this.#task)
       Atomics.notify(words, bell)
     }
   }
 
-  #waitForAll(): void {
+  /** Waits for those that are at the task. Who has not begun it does not any more. */
+  #close(): void {
     const words = this.#words
-    for (let i = 0; i < at.spins; i++) if (Atomics.load(words, at.busy) === 0) break
+    const nobody = this.#task * at.perTask
+    this.#wait(
+      at.open,
+      () =>
+        Atomics.load(words, at.open) === nobody &&
+        Atomics.compareExchange(words, at.open, nobody, 0) === nobody,
+    )
+    const length = words[at.failed]
+    if (length > 0)
+      throw new Error(String.fromCharCode(...words.subarray(at.text, at.text + length)))
+  }
+
+  /** Waits until `isOver`, which is asked again when that word changes. */
+  #wait(word: number, isOver: () => boolean): void {
+    for (let i = 0; i < at.spins; i++) if (isOver()) return
+    const words = this.#words
     let waits = 0
     let lateMs = performance.now() + waitMs
     for (;;) {
-      const busy = Atomics.load(words, at.busy)
-      if (busy === 0) break
+      const value = Atomics.load(words, word)
+      if (isOver()) return
       const isLate = this.#canSleep
-        ? Atomics.wait(words, at.busy, busy, waitMs) === 'timed-out'
+        ? Atomics.wait(words, word, value, waitMs) === 'timed-out'
         : performance.now() > lateMs
       if (!isLate) continue
       lateMs = performance.now() + waitMs
@@ -211,9 +242,6 @@ export class Threads {
       this.stop()
       throw new Error(`a thread has not answered for ${(maxWaits * waitMs) / 1000} s`)
     }
-    const length = words[at.failed]
-    if (length > 0)
-      throw new Error(String.fromCharCode(...words.subarray(at.text, at.text + length)))
   }
 
   /** Ends all workers. */
@@ -225,7 +253,7 @@ export class Threads {
 /** Whether the caller may sleep: a page's own thread may not. */
 function canSleep(words: Int32Array): boolean {
   try {
-    Atomics.wait(words, at.busy, 1, 0)
+    Atomics.wait(words, at.open, 1, 0)
     return true
   } catch {
     return false
