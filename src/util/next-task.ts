@@ -1,15 +1,24 @@
 /**
  * Resolves in a separate task, after those that wait now.
  *
- * By a message and not by a timer: browsers let chained timers of a page that nobody sees run once a second or less.
+ * By a message and not by a timer: browsers let chained timers of a page that nobody sees run once a second or less. Node has a task for this,
+ * where an open channel would keep its process alive.
  */
 export function nextTask(): Promise<void> {
   return new Promise((resolve) => {
-    const { port1, port2 } = new MessageChannel()
-    port1.onmessage = () => {
-      port1.close()
-      resolve()
-    }
-    port2.postMessage(null)
+    if (typeof setImmediate === 'function') setImmediate(resolve)
+    else post(resolve)
   })
+}
+
+const waiting: (() => void)[] = []
+let channel: MessageChannel | undefined
+
+function post(resolve: () => void): void {
+  if (!channel) {
+    channel = new MessageChannel()
+    channel.port1.onmessage = () => waiting.shift()!()
+  }
+  waiting.push(resolve)
+  channel.port2.postMessage(null)
 }
