@@ -65,15 +65,15 @@ export class WasmDevice extends EventTarget {
   }
 
   get adapterInfo() {
-    const { count, problem } = this.#threads
+    const { expected: count, problem } = this.#threads
     const threads = `${count} thread${count === 1 ? '' : 's'}`
     const description = `CPU in WebAssembly, ${threads}${problem ? `; ${problem}` : ''}`
     return { vendor: '', architecture: 'wasm', device: '', description }
   }
 
-  /** Resolves when the threads that were asked for have begun, or a reason is known why they have not. */
-  startThreads(): Promise<void> {
-    return this.#threads.start()
+  /** Starts the threads that were asked for. */
+  startThreads(): void {
+    this.#threads.start()
   }
 
   #report(message: string): void {

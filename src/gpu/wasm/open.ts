@@ -16,17 +16,19 @@ import { proveVectors } from './vectors.ts'
 export async function openWasm(compile: CompileKernel = compileKernel, why = ''): Promise<Gpu> {
   const device = await prepared(compile)
   const { architecture, vendor } = device.adapterInfo
-  const description = [device.adapterInfo.description, why].filter(Boolean).join('; ')
   const facts: AdapterFacts = {
     vendor,
     architecture,
-    description,
+    // Threads may turn out not to begin.
+    get description() {
+      return [device.adapterInfo.description, why].filter(Boolean).join('; ')
+    },
     isSoftware: true,
     hasF16: false,
     hasSubgroups: false,
     hasTimestamps: true,
   }
-  tell(1, 'device', () => `cpu: ${description}`)
+  tell(1, 'device', () => `cpu: ${facts.description}`)
   // It has what this library uses of a GPUDevice.
   return new Gpu(device as unknown as GPUDevice, facts, { type: 'cpu', index: 0 })
 }
@@ -36,7 +38,7 @@ async function prepared(compile: CompileKernel): Promise<WasmDevice> {
     await proveVectors()
     const device = new WasmDevice(new WasmHeap(), compile)
     device.lost.then(await shareCores())
-    await device.startThreads()
+    device.startThreads()
     return device
   } catch (cause) {
     throw new GpuError(

@@ -5,7 +5,7 @@ import type { WasmPipeline } from './pipeline.ts'
 import { startThread, type Thread } from './start-thread.ts'
 import { controlLayout as at } from './thread.ts'
 
-/** How long a device waits for its threads to begin before it goes on with those that have. units: ms. */
+/** A thread that has not begun by then will not. units: ms. */
 const beginMs = 5_000
 /** How often, and for how long each time, the others wait for a thread before it counts as dead. units: ms. */
 const [maxWaits, waitMs] = [20, 1_000]
@@ -54,19 +54,19 @@ export class Threads {
     return 1 + this.#ready.length
   }
 
-  /** Starts as many as were asked for, and waits until they have begun. */
-  async start(): Promise<void> {
-    if (this.#wanted === 1) return
-    if (this.#heap.isShared) await this.#startHelpers()
-    else
-      this.problem = 'the page is not isolated from other origins, so that workers share no memory'
-    if (this.problem)
-      console.warn(
-        `tabring: the device cpu computes on ${this.count} of ${this.#wanted} threads: ${this.problem}.`,
-      )
+  /** Those, and threads that are about to begin. */
+  get expected(): number {
+    return 1 + Math.min(this.#helpers.length, this.#wanted - 1)
   }
 
-  async #startHelpers(): Promise<void> {
+  /** Starts as many as were asked for. They take part once they have begun. */
+  start(): void {
+    if (this.#wanted === 1) return
+    if (this.#heap.isShared) this.#startHelpers()
+    else this.#lacks('the page is not isolated from other origins, so that workers share no memory')
+  }
+
+  #startHelpers(): void {
     const { memory } = this.#heap
     const address = this.#heap.allocate('threads', controlWords * Int32Array.BYTES_PER_ELEMENT)
     this.#words = new Int32Array(memory.buffer, address, controlWords)
@@ -79,19 +79,23 @@ export class Threads {
         const helper: Helper = { bell, kernels: new Set(), thread }
         this.#helpers.push(helper)
       } catch (error) {
-        this.problem = `a worker could not be started (${messageOf(error)})`
+        this.#lacks(`a worker could not be started (${messageOf(error)})`)
         break
       }
     }
-    const endMs = performance.now() + beginMs
-    const begins = ({ bell }: Helper) => Atomics.load(this.#words, bell + 1) === 0
-    while (this.#helpers.some(begins) && performance.now() < endMs)
-      await new Promise((resolve) => setTimeout(resolve, 1))
-    for (const helper of this.#helpers.filter(begins)) {
-      helper.thread.stop()
-      this.#ended(helper, `it did not begin within ${beginMs} ms`)
-    }
+    const timer = setTimeout(() => {
+      for (const helper of this.#helpers.filter((one) => !this.#hasBegun(one))) {
+        helper.thread.stop()
+        this.#ended(helper, `it did not begin within ${beginMs} ms`)
+      }
+    }, beginMs)
+    // In Node: a process may end before.
+    if (typeof timer === 'object') timer.unref()
     this.needScratch(this.#scratchBytes)
+  }
+
+  #hasBegun({ bell }: Helper): boolean {
+    return Atomics.load(this.#words, bell + 1) !== 0
   }
 
   get #wanted(): number {
@@ -100,15 +104,21 @@ export class Threads {
 
   /** Workers that take part. */
   get #ready(): readonly Helper[] {
-    const wanted = this.#wanted - 1
-    return this.#helpers.length <= wanted ? this.#helpers : this.#helpers.slice(0, wanted)
+    return this.#helpers.slice(0, this.#wanted - 1).filter((helper) => this.#hasBegun(helper))
   }
 
   #ended(helper: Helper, why: string): void {
     const index = this.#helpers.indexOf(helper)
     if (index < 0) return
     this.#helpers.splice(index, 1)
-    this.problem = `a worker ended (${why})`
+    this.#lacks(`a worker ended (${why})`)
+  }
+
+  #lacks(problem: string): void {
+    this.problem = problem
+    console.warn(
+      `tabring: the device cpu computes on ${this.expected} of ${this.#wanted} threads: ${problem}.`,
+    )
   }
 
   /** Gives each thread so much scratch memory. errors: `gpu.limit`. */
