@@ -297,22 +297,20 @@ function changeWords({ changes, regrouped }: Run): string {
   const { left, came } = changes.at(-1) ?? { left: [], came: [] }
   if (left.length + came.length === 0) return ` This tab joined after step ${regrouped.step}.`
   const who = [
-    ...(left.length > 0 ? [`${byTab(left)} left`] : []),
-    ...(came.length > 0 ? [`${byTab(came)} joined`] : []),
+    ...(left.length > 0 ? [`${byTab(left).join(', ')} left`] : []),
+    ...(came.length > 0 ? [`${byTab(came).join(', ')} joined`] : []),
   ].join('; ')
   return ` ${who}: the run continued from step ${regrouped.step}.`
 }
 
-/** Names of ranks, those of a tab as one: `Ada, Grace (3 ranks)`. */
-function byTab(names: readonly string[]): string {
+/** Names of ranks, those of a tab as one: `Ada`, `Grace (3 ranks)`. */
+function byTab(names: readonly string[]): string[] {
   const ranks = new Map<string, number>()
   for (const name of names) {
     const tab = name.replace(/ · \d+$/, '')
     ranks.set(tab, (ranks.get(tab) ?? 0) + 1)
   }
-  return Array.from(ranks, ([tab, count]) => (count > 1 ? `${tab} (${count} ranks)` : tab)).join(
-    ', ',
-  )
+  return Array.from(ranks, ([tab, count]) => (count > 1 ? `${tab} (${count} ranks)` : tab))
 }
 
 /** Of a newcomer that gets what it lacks. */
@@ -340,9 +338,9 @@ function unlikeWords({ unlike, members }: Run): string {
 function linkingWords(run: Run): string {
   const missing = run.peers.filter((rank) => !(rank in run.ways))
   if (missing.length === 0) return 'This tab is linked; others are still connecting.'
-  const names = missing.slice(0, 3).map((rank) => rankName(run, rank))
-  const more = missing.length > names.length ? ` and ${missing.length - names.length} more` : ''
-  return `This tab is waiting for ${names.join(', ')}${more}.`
+  const tabs = byTab(missing.map((rank) => run.members[rank].name))
+  const more = tabs.length > 3 ? ` and ${tabs.length - 3} more` : ''
+  return `This tab is waiting for ${tabs.slice(0, 3).join(', ')}${more}.`
 }
 
 /** Of a tab that joins a run that is on. */

@@ -592,6 +592,19 @@ describe('a run', () => {
     )
   })
 
+  it('names a tab once where several of its ranks are not linked yet', () => {
+    const before = training(3, 10)
+    const { members } = before.run!
+    const run = {
+      ...before.run!,
+      phase: 'connect' as const,
+      peers: [1, 2],
+      ways: {},
+      members: members.map((one, rank) => ({ ...one, name: ['Ada', 'Grace', 'Grace · 2'][rank] })),
+    }
+    expect(statusOf({ ...before, run }).text).toContain('This tab is waiting for Grace (2 ranks).')
+  })
+
   it('says why a newcomer waits, until who trains is decided again', () => {
     const waits = (why: string | null) =>
       ({ type: 'event', event: { event: 'waits', who: '9.2', why, rank: 0 }, atMs: 0 }) as const
