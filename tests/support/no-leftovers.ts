@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect } from 'vitest'
 import { getDefaultDevice } from '../../src/graph/memory/default-runtime.ts'
+import './equal-bits.ts'
 import { destroyRings } from './process-ring.ts'
 
 // Unit specs share their worker's modules and timers, so what one leaves behind reaches the next.

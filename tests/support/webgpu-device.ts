@@ -1,3 +1,4 @@
+import './equal-bits.ts'
 import { type InjectedEnvironment, injectedName } from '../../src/util/injected.ts'
 
 // Specs of WebGPU compute there on a software adapter too, where `auto` would take the CPU.

@@ -47,7 +47,7 @@ const sums = (formed: ProcessGroup[], length: number) =>
     formed.map(async (group) => {
       const numbers = Float32Array.from({ length }, (_, i) => 10 ** ((i * 7 + group.rank * 3) % 13))
       await group.allReduce(numbers)
-      return [...new Uint32Array(numbers.buffer)]
+      return new Uint32Array(numbers.buffer)
     }),
   )
 
