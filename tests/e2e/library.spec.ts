@@ -105,7 +105,10 @@ test('its command runs a module of the project, with the packages that it asks f
       "import { env, TabringError } from 'tabring'",
       'const size: number = Number(env.WORLD_SIZE)',
       "console.log('rank', env.RANK, 'of', size)",
-      "if (env.RANK === '1') throw new TabringError('data.missing', 'no data')",
+      'function step(batch: { size: number }): void {',
+      "  if (env.RANK === '1') throw new TabringError('data.missing', 'no batch of ' + batch.size)",
+      '}',
+      'step({ size: 7 })',
       'await new Promise(() => undefined)',
     ].join('\n'),
   )
@@ -122,6 +125,6 @@ test('its command runs a module of the project, with the packages that it asks f
   const { code, stdout, stderr } = await launch('--nproc-per-node=2', '--adapter=software')
   expect([code, stdout]).toEqual([1, expect.stringContaining('[1]: rank 1 of 2\n')])
   expect(stderr).toMatch(
-    /^tabring: rank 1 failed first:\nTabringError: no data\n {4}at train\.ts:4:29\n/,
+    /^tabring: rank 1 failed first:\nTabringError: no batch of 7\n {4}at step \(train\.ts:5:\d+\)\n {4}at train\.ts:7:1\n$/,
   )
 })

@@ -72,36 +72,15 @@ test('three ranks: environment, arguments, packages, output by rank; they meet o
   }
 })
 
-test('one rank throws: it is named with its line, the others are closed', async () => {
-  await write(
-    'train.ts',
-    "import { env } from 'tabring'",
-    'interface Batch { size: number }',
-    'function step(batch: Batch): void {',
-    "  if (env.RANK === '1') throw new RangeError('no batch of ' + batch.size)",
-    '}',
-    'step({ size: 7 })',
-    'await new Promise(() => undefined)',
-  )
-  const run = start('run', ['--nproc-per-node', '3', '--no-check', 'train.ts'])
-  expect(await run.ended).toBe(1)
-  expect(run.received.stderr).toMatch(
-    /^tabring: rank 1 failed first:\nRangeError: no batch of 7\n {4}at step \(train\.ts:4:\d+\)\n {4}at train\.ts:6:1\n$/,
-  )
-})
-
-test.each([
-  ['SIGINT', 130],
-  ['SIGTERM', 143],
-] as const)('%s ends every process that it started, with one line', async (signal, code) => {
+test('SIGINT ends every process that it started, with one line', async () => {
   await write('train.ts', "console.log('up')", 'await new Promise(() => undefined)')
   const run = start('run', ['--nproc-per-node=2', '--no-check', 'train.ts'])
   await says(run, '[0]: up')
   await says(run, '[1]: up')
   const all = await family(run.child.pid!)
   expect(all.length).toBeGreaterThan(3)
-  run.child.kill(signal)
-  expect(await run.ended).toBe(code)
+  run.child.kill('SIGINT')
+  expect(await run.ended).toBe(130)
   expect(run.received.stderr).toBe('tabring: interrupted; every tab is closed\n')
   const left = await Promise.all(all.map(family))
   expect(left.flat()).toEqual([])

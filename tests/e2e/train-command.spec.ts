@@ -14,17 +14,18 @@ const folder = useTrainFolder()
 test('three tabs train on drawn digits, tell each step, and write the weights', async () => {
   const out = join(folder.path, 'weights.safetensors')
   const trace = join(folder.path, 'spans.json')
-  const flags = ['--nproc-per-node', '3', '--steps', '24', '--seed', '7', '--out', out]
+  const steps = 10
+  const flags = ['--nproc-per-node', '3', '--steps', `${steps}`, '--seed', '7', '--out', out]
   const buckets = ['--bucket-cap-mb', '0.2']
   const { losses, done } = await trainWithJson(folder, ...flags, ...buckets, '--trace', trace)
-  expect(losses).toHaveLength(24)
-  expect(losses[23]).toBeLessThan(losses[0] - 0.5)
+  expect(losses).toHaveLength(steps)
+  expect(losses[steps - 1]).toBeLessThan(losses[0] - 0.2)
   expect(done.worldSize).toBe(3)
   expect(done.paramHashes).toHaveLength(3)
-  expect(done.samplesPerRank).toEqual([22 * 24, 21 * 24, 21 * 24])
+  expect(done.samplesPerRank).toEqual([22 * steps, 21 * steps, 21 * steps])
   expect(done.bytesSentPerRank).toHaveLength(3)
   // The steps' gradients and parameters; before them the first parameters, and what measuring the links takes: up to 16 MiB, where they are fast.
-  const stepBytes = ((2 * 2) / 3) * mlpBytes * 24
+  const stepBytes = ((2 * 2) / 3) * mlpBytes * steps
   for (const bytes of done.bytesSentPerRank) {
     expect(bytes).toBeGreaterThan(stepBytes)
     expect(bytes).toBeLessThan(1.01 * stepBytes + mlpBytes + 16 * 2 ** 20)
@@ -41,7 +42,9 @@ test('three tabs train on drawn digits, tell each step, and write the weights', 
       )
       const events = own.flatMap((profile) => profile.events)
       const spans = events.filter(({ type }) => type === 'O').map(({ frame }) => frames[frame].name)
-      const wanted = { steps: ' run 24', kernels: 'matmul', collectives: 'reduceScatter 1' }[track]!
+      const wanted = { steps: ` run ${steps}`, kernels: 'matmul', collectives: 'reduceScatter 1' }[
+        track
+      ]!
       expect(
         spans.some((name) => name.includes(wanted)),
         `${rank} ${track}`,
@@ -53,16 +56,16 @@ test('three tabs train on drawn digits, tell each step, and write the weights', 
   expect(await readdir(folder.path)).toEqual(['spans.json', 'weights.safetensors'])
 }, 180_000)
 
-test('Ctrl-C in mid-run ends with 130 and leaves nothing behind', async () => {
+test('SIGTERM in mid-run ends with 143 and leaves nothing behind', async () => {
   const out = join(folder.path, 'weights.safetensors')
   const { child, received } = folder.start(
     {},
     ...['--json', '--adapter', 'software', '--nproc-per-node', '2', '--out', out, '--debug', '2'],
   )
   while (!received.stdout.includes('"event":"step"')) await once(child.stdout, 'data')
-  child.kill('SIGINT')
+  child.kill('SIGTERM')
   const [code] = await once(child, 'close')
-  expect(code).toBe(130)
+  expect(code).toBe(143)
   expect(received.stderr).not.toContain('Error')
   expect(received.stderr).toContain('train: interrupted; no weights were saved\n')
   expect(received.stderr).toMatch(/rank 1: tabring kernels: program \d, run 1, means of 1 runs:\n/)
