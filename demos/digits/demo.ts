@@ -1,5 +1,5 @@
 import { type DataSplits, fillBatch, loadIdxFolder, readUrlFolder } from '../../src/data/dataset.ts'
-import { makeDigits } from '../../src/data/digits.ts'
+import { builtInDigits } from '../../src/data/digits.ts'
 import { crossEntropy, sampleCount, topKCorrect } from '../../src/graph/functions/linear.ts'
 import { mlp } from '../../src/nn/mlp.ts'
 import type { Module } from '../../src/nn/module.ts'
@@ -32,7 +32,7 @@ async function splitsOf(
   baseUrl: string,
 ): Promise<DataSplits> {
   if (given) return loadIdxFolder(unpackIdx(given))
-  return data === 'digits' ? makeDigits() : loadIdxFolder(readUrlFolder(new URL(data, baseUrl)))
+  return data === 'digits' ? builtInDigits() : loadIdxFolder(readUrlFolder(new URL(data, baseUrl)))
 }
 
 /** Digits in the layout of MNIST: images and the class of each. */

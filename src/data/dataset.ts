@@ -12,6 +12,8 @@ export interface LabelledImages {
   height: number
   width: number
   classes: number
+  /** Makes the image and its label where they are made when they are read; absent where all are there. */
+  prepare?(index: number): void
 }
 
 export interface DataSplits {
@@ -172,6 +174,7 @@ export function fillBatch(
 ): void {
   const stride = source.height * source.width
   for (let row = 0; row < indices.length; row++) {
+    source.prepare?.(indices[row])
     const from = indices[row] * stride
     const to = row * stride
     for (let i = 0; i < stride; i++) pixels[to + i] = source.images[from + i] / 255

@@ -1,5 +1,6 @@
 import { gzipSync } from 'node:zlib'
 import type { DataSplits } from '../../src/data/dataset.ts'
+import { drawDigits } from '../../src/data/digits.ts'
 
 /** Builders of IDX files for tests, well-formed and not. */
 
@@ -46,3 +47,9 @@ export const idxFolder = (splits: DataSplits): Files =>
       ]
     }),
   )
+
+/** Drawn digits, all of them at once. */
+export const drawnSplits = ({ seed = 0, train = 1, test = 1 }): DataSplits => ({
+  train: drawDigits(seed, 0, train),
+  test: drawDigits(seed, 1, test),
+})

@@ -5,11 +5,10 @@ import type { Browser, BrowserContext, Page } from 'playwright'
 import { ensureBuilt } from '../../node/build.ts'
 import { iceWithoutRoutePermissions } from '../../node/chromium.ts'
 import { type Served, serve } from '../../node/serve.ts'
-import { makeDigits } from '../../src/data/digits.ts'
 import { formatFragment, newRoomLink } from '../../src/peer/room/secret.ts'
 import type { TrainConfigInput } from '../../src/trainer/settings/config.ts'
 import type { RunEvent, RunResult } from '../../src/worker/api.ts'
-import { idxFolder } from './idx-files.ts'
+import { drawnSplits, idxFolder } from './idx-files.ts'
 import { launchBrowser } from './launch-browser.ts'
 
 export type Done =
@@ -61,7 +60,7 @@ export class RankTabs {
     launch: () => Promise<Browser> = launchBrowser,
   ): Promise<RankTabs> {
     const folder = await mkdtemp(join(tmpdir(), 'tabring-digits-'))
-    for (const [name, bytes] of Object.entries(idxFolder(makeDigits({ train, test }))))
+    for (const [name, bytes] of Object.entries(idxFolder(drawnSplits({ train, test }))))
       await writeFile(join(folder, name), bytes)
     const mounts = { [dataOfTabs]: folder }
     const served = await serve({

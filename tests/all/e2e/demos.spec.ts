@@ -3,9 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Page } from 'playwright'
 import { afterAll, describe, expect, it } from 'vitest'
-import { makeDigits } from '../../../src/data/digits.ts'
 import { noViolations, violationsByColours } from '../../support/axe.ts'
-import { type Files, gzip, idxFolder } from '../../support/idx-files.ts'
+import { drawnSplits, type Files, gzip, idxFolder } from '../../support/idx-files.ts'
 import {
   button,
   drivePages,
@@ -22,7 +21,7 @@ const { served, openContext, openTab } = drivePages({
   async serving() {
     data = await mkdtemp(join(tmpdir(), 'tabring-idx-'))
     for (const [name, bytes] of Object.entries(
-      idxFolder(makeDigits({ seed: 6, train: 200, test: 40 })),
+      idxFolder(drawnSplits({ seed: 6, train: 200, test: 40 })),
     ))
       await writeFile(join(data, `${name}.gz`), gzip(bytes))
     return { mounts: { '/data/': data } }
@@ -144,7 +143,7 @@ describe('playground', () => {
 })
 
 describe('digits', () => {
-  const folder = idxFolder(makeDigits({ seed: 5, train: 300, test: 60 }))
+  const folder = idxFolder(drawnSplits({ seed: 5, train: 300, test: 60 }))
   const broken = {
     'train-labels': folder['test-labels-idx1-ubyte'],
     'train-images-idx3-ubyte': folder['train-images-idx3-ubyte'],

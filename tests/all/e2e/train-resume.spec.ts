@@ -4,11 +4,10 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { makeDigits } from '../../../src/data/digits.ts'
 import { readSafetensors } from '../../../src/data/safetensors.ts'
 import { debuggedBrowser, debugTab } from '../../support/debugged-browser.ts'
 import { freePort } from '../../support/free-port.ts'
-import { idxFolder } from '../../support/idx-files.ts'
+import { drawnSplits, idxFolder } from '../../support/idx-files.ts'
 import { startTrain } from '../../support/program-process.ts'
 
 /** `npm run train` with checkpoints, as a process: what it keeps in the folder, and what it goes on from. */
@@ -18,7 +17,7 @@ const children: ChildProcess[] = []
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'tabring-'))
   await mkdir(join(folder, 'data'))
-  for (const [name, bytes] of Object.entries(idxFolder(makeDigits({ train: 256, test: 50 }))))
+  for (const [name, bytes] of Object.entries(idxFolder(drawnSplits({ train: 256, test: 50 }))))
     await writeFile(join(folder, 'data', name), bytes)
 })
 afterEach(() => {

@@ -3,7 +3,7 @@ import { task } from '../../../demos/digits/demo.ts'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { type DataSplits, fillBatch } from '../../../src/data/dataset.ts'
 import { TensorDataset } from '../../../src/data/datasets.ts'
-import { makeDigits } from '../../../src/data/digits.ts'
+import { drawDigits } from '../../../src/data/digits.ts'
 import { readSafetensors } from '../../../src/data/safetensors.ts'
 import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import { evaluate } from '../../../src/ddp/metrics/evaluate-dataset.ts'
@@ -119,7 +119,7 @@ test.each([
 ] as const)(
   '%s: each of 1,009 held-out samples counts once on %j ranks',
   async (name, sizes, setCount) => {
-    const { test: images } = makeDigits({ train: 1, test: count })
+    const images = drawDigits(0, 1, count)
     const logits = await logitsOf(name, images)
     const ofEmpty = largest(logits.pop()!)
     const answers = logits.map(largest)
@@ -154,7 +154,7 @@ test.each([
 
 test('evaluate() gives sums of the same bits on 1, 2 and 3 ranks', async () => {
   const runtime = await testRuntime()
-  const { test: images } = makeDigits({ train: 1, test: count })
+  const images = drawDigits(0, 1, count)
   const { sampleShape } = models.cnn
   const x = new Float32Array(count * images.height * images.width)
   const y = new Int32Array(count)

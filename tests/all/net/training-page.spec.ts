@@ -5,8 +5,7 @@ import { join } from 'node:path'
 import type { Browser, Page } from 'playwright'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { findBrowser } from '../../../node/chromium.ts'
-import { makeDigits } from '../../../src/data/digits.ts'
-import { idxFolder } from '../../support/idx-files.ts'
+import { drawnSplits, idxFolder } from '../../support/idx-files.ts'
 import { launchBrowser } from '../../support/launch-browser.ts'
 import { repository } from '../../support/repository.ts'
 import { cleanUp } from './clean-up.ts'
@@ -82,7 +81,7 @@ test('a firewall between, and a TURN server: npm start on one machine, a tab on 
   const home = join(folder, 'home')
   const data = join(folder, 'digits')
   for (const one of [home, data]) await mkdir(one)
-  for (const [name, bytes] of Object.entries(idxFolder(makeDigits({ train: 256, test: 50 }))))
+  for (const [name, bytes] of Object.entries(idxFolder(drawnSplits({ train: 256, test: 50 }))))
     await writeFile(join(data, name), bytes)
   const ice = `turn:${addresses.nextToAlpha}:${turnPort}?transport=udp`
   const flags = ['--host', '--port', `${port}`, '--data', data, '--ice-servers', ice]

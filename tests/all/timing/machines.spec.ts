@@ -5,9 +5,8 @@ import type { Browser } from 'playwright'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { buildPages } from '../../../node/own-pages.ts'
 import { type Served, serve } from '../../../node/serve.ts'
-import { makeDigits } from '../../../src/data/digits.ts'
 import { median } from '../../../src/measure/median.ts'
-import { idxFolder } from '../../support/idx-files.ts'
+import { drawnSplits, idxFolder } from '../../support/idx-files.ts'
 import { launchBrowser } from '../../support/launch-browser.ts'
 import { machinesPage, openMachineTabs, timeSums } from '../../support/machine-tabs.ts'
 
@@ -17,7 +16,7 @@ let served: Served
 let browser: Browser
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'tabring-machines-'))
-  for (const [name, bytes] of Object.entries(idxFolder(makeDigits({ train: 64, test: 16 }))))
+  for (const [name, bytes] of Object.entries(idxFolder(drawnSplits({ train: 64, test: 16 }))))
     await writeFile(join(folder, name), bytes)
   built = await buildPages(machinesPage)
   served = await serve({ root: built.root, port: 0, mounts: { '/data/': folder } })
