@@ -34,6 +34,10 @@ afterEach(() => vi.restoreAllMocks())
 const exact = (size: number, input: TrainConfigInput = {}, folder?: SeenFolder) =>
   trainDigits(size, { exact: true, virtualWorkers: 4, epochs: 2, ...input }, folder)
 
+/** One rank's end, which several tests compare with. */
+let ofOne: Promise<RankEnd> | undefined
+const endOfOne = () => (ofOne ??= exact(1).then(([one]) => one))
+
 describe('a run with exact', () => {
   test.each([
     ['adamw', [2, 5]],
@@ -187,7 +191,7 @@ describe('a run with exact', () => {
   test('in which a rank lies about its gradients ends alike on all, and only another run tells from which step on', async () => {
     const hashesOf = ({ events }: RankEnd) =>
       events.flatMap((event) => (event.event === 'step' ? [event.stateHash] : []))
-    const [one] = await exact(1)
+    const one = await endOfOne()
     const { allReduce } = CollectiveGroup.prototype
     const steps = new Set<unknown>()
     vi.spyOn(CollectiveGroup.prototype, 'allReduce').mockImplementation(function (
@@ -214,7 +218,7 @@ describe('a run with exact', () => {
   }, 60_000)
 
   test('continues from a checkpoint on other ranks with the same bits, and says so', async () => {
-    const [whole] = resultsOf(await exact(1))
+    const [whole] = resultsOf([await endOfOne()])
     const folder = seenFolder()
     resultsOf(await exact(2, { epochs: 1, checkpointEvery: 0 }, folder))
     const [own] = await exact(1, { resume: 'latest' }, folder)
@@ -237,7 +241,7 @@ describe('a run with exact', () => {
 
   test('follows the losses of a plain run', async () => {
     const [plain] = await trainDigits(1, { epochs: 2 })
-    const [own] = await exact(1)
+    const own = await endOfOne()
     for (const [i, loss] of lossesOf(plain).entries()) expect(lossesOf(own)[i]).toBeCloseTo(loss, 4)
   }, 60_000)
 })
