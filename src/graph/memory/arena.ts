@@ -17,8 +17,8 @@ const aligned = (bytes: number): number => Math.ceil(bytes / arenaAlignment) * a
 /** Maximum cost of the search, in comparisons with another interval: some 100 ms. Counted, not timed, so that plans repeat. */
 const searchBudget = 30_000_000
 const maxRounds = 3000
-/** Bytes above the bound for which the search would not pay: a sixteenth, and at most 256 KiB. */
-const spareBytes = (boundBytes: number) => Math.min(boundBytes / 16, 2 ** 18)
+/** Bytes above the bound for which the search would not pay: a sixteenth, of at least 16 KiB and at most 256 KiB. */
+const spareBytes = (boundBytes: number) => Math.max(2 ** 14, Math.min(boundBytes / 16, 2 ** 18))
 /** Equally good spots among which the search chooses. */
 const maxTurns = 4
 
