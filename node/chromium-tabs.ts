@@ -21,28 +21,11 @@ export const chromiumTabs = (browser: Browser): TabBrowser => ({
 })
 
 async function openTab(browser: Browser, settings: TabSettings): Promise<Tab> {
-  const { origin, constants, functions = {}, onCrash, onError, onPage, onConsole } = settings
-  const context = await ownContext(browser, origin)
+  const context = await ownContext(browser, settings.origin)
   const close = () => context.close()
   try {
-    if (constants)
-      await context.addInitScript(
-        ([own, values]) => {
-          if (window !== window.top || location.origin !== own) return
-          for (const [name, value] of Object.entries(values))
-            Object.defineProperty(globalThis, name, { value })
-        },
-        [origin, constants] as const,
-      )
     const page = await context.newPage()
-    page.on('crash', () => onCrash?.(tabCrashed))
-    page.on('close', () => tellClosed(settings))
-    page.on('pageerror', (error) => onError?.(error))
-    page.on('framenavigated', (frame) => {
-      if (frame === page.mainFrame()) onPage?.(frame.url())
-    })
-    page.on('console', (message) => onConsole?.(message.type(), message.text()))
-    for (const [name, run] of Object.entries(functions)) await page.exposeFunction(name, run)
+    await preparePage(page, settings)
     return {
       load: (url, timeoutMs) => load(page, url, timeoutMs),
       evaluate: (run, given) =>
@@ -53,6 +36,31 @@ async function openTab(browser: Browser, settings: TabSettings): Promise<Tab> {
     await close().catch(() => undefined)
     throw thrown
   }
+}
+
+/** Gives a blank page what `settings` say, from its first document on; without `origin`, whatever it loads. */
+export async function preparePage(page: Page, settings: Partial<TabSettings>): Promise<void> {
+  const { origin, constants = {}, functions = {}, forWorkers = [] } = settings
+  const { onCrash, onError, onPage, onConsole } = settings
+  await page.addInitScript(
+    ([own, values, names]) => {
+      if (own !== null && (window !== window.top || location.origin !== own)) return
+      for (const [name, value] of Object.entries(values))
+        Object.defineProperty(globalThis, name, { value })
+      const take = globalThis as unknown as Record<string, (words: unknown) => void>
+      for (const name of names)
+        new BroadcastChannel(name).onmessage = ({ data }) => take[name](data)
+    },
+    [origin ?? null, constants, forWorkers] as const,
+  )
+  page.on('crash', () => onCrash?.(tabCrashed))
+  page.on('close', () => tellClosed(settings))
+  page.on('pageerror', (error) => onError?.(error))
+  page.on('framenavigated', (frame) => {
+    if (frame === page.mainFrame()) onPage?.(frame.url())
+  })
+  page.on('console', (message) => onConsole?.(message.type(), message.text()))
+  for (const [name, run] of Object.entries(functions)) await page.exposeFunction(name, run)
 }
 
 async function load(page: Page, url: string, timeout: number): Promise<number> {

@@ -1,7 +1,7 @@
-import { Option } from 'commander'
+import { type Command, CommanderError, Option } from 'commander'
 import { clipped } from '../src/util/clipped.ts'
 import { deviceChoices } from '../src/util/device.ts'
-import { messageOf } from '../src/util/errors.ts'
+import { messageOf, TabringError } from '../src/util/errors.ts'
 import { wholeNumber } from './parse-number.ts'
 
 /** `--nproc_per_node` and the like are taken as torchrun takes them: `_` for `-` in an option's name. */
@@ -55,6 +55,35 @@ export function usageProblem(thrown: unknown): string {
   }
   const short = clipped(line, 400)
   return /[.)]$/.test(short) ? short : `${short}.`
+}
+
+/**
+ * Lets a command read its arguments; returns its help text where they ask for that, else undefined. `help`: the command line that prints it.
+ *
+ * errors: `config.invalid`, one line that names the option.
+ */
+export function readArguments(
+  command: Command,
+  argv: readonly string[],
+  help: string,
+): string | undefined {
+  let text = ''
+  command.exitOverride().configureOutput({
+    writeOut: (part) => {
+      text += part
+    },
+    writeErr: () => undefined,
+  })
+  try {
+    command.parse(argv, { from: 'user' })
+    return undefined
+  } catch (thrown) {
+    if (thrown instanceof CommanderError && /^commander\.(help|version)/.test(thrown.code))
+      return text
+    throw new TabringError('config.invalid', `${usageProblem(thrown)} See ${help}.`, {
+      cause: thrown,
+    })
+  }
 }
 
 /** `--device`, in every command: `where` names the tabs that it is for. */

@@ -26,6 +26,8 @@ export interface TabSettings extends Partial<TabEvents> {
   readonly constants?: Readonly<Record<string, unknown>>
   /** Globals of the page, by name, that call this program: values of JSON come and go. */
   readonly functions?: Readonly<Record<string, (...words: never[]) => unknown>>
+  /** Names of functions that workers of the page call too, each over the channel of that name, with one value. */
+  readonly forWorkers?: readonly string[]
 }
 
 /** What may happen to a tab, whenever it happens: at the end too. `text`: for people. */

@@ -5,10 +5,11 @@ import { messageOf, TabringError } from '../src/util/errors.ts'
 import { usageProblem } from './command-line.ts'
 import { docsText } from './docs.ts'
 import { failureText } from './launch/failure-text.ts'
+import { launch } from './launch/launch.ts'
+import { moduleCommand } from './launch/module.ts'
 import { parseLaunch } from './launch/options.ts'
-import { launch } from './launch/run.ts'
-import { Screen } from './launch/screen.ts'
 import { runCommand } from './run-command.ts'
+import { Screen } from './screen.ts'
 
 /** `npx tabring …`: a torchrun for tabs. */
 
@@ -88,8 +89,8 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
     process.stdout.write(parsed.text)
     return 0
   }
-  const screen = new Screen(process.stdout, process.stderr)
-  const outcome = await launch(parsed.options, screen, signal)
+  const screen = new Screen('tabring', process.stdout, process.stderr)
+  const outcome = await launch(moduleCommand(parsed.options, screen, signal), signal)
   if (!outcome.failure) return 0
   process.stderr.write(`tabring: ${failureText(outcome)}\n`)
   return 1

@@ -4,199 +4,207 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { resolve } from 'node:path'
 import { pipeline } from 'node:stream'
 import { metaOf } from '../demos/experiments.ts'
-import { newRoomLink } from '../src/peer/room/secret.ts'
-import { messageOf, TabringError } from '../src/util/errors.ts'
-import { orAbort } from '../src/util/or-abort.ts'
+import { type ErrorCode, messageOf, TabringError } from '../src/util/errors.ts'
+import { formatRanks } from '../src/util/format-ranks.ts'
 import { exportTrace, type TraceEvent } from '../src/util/spans.ts'
-import { chosenBrowser } from './browser-choice.ts'
 import { checkDataFolder, checkGivenFile, idxMount } from './data-folder.ts'
 import { closeSoon } from './interrupt.ts'
+import { failureText } from './launch/failure-text.ts'
+import { codeOf, launch, type Program, type Start } from './launch/launch.ts'
 import { dataMount } from './mounts.ts'
-import { browserStarter, hostNote } from './open-browser.ts'
-import { failsAgain, Restarts } from './restarts.ts'
-import { roomOf } from './room-of.ts'
 import { runCommand } from './run-command.ts'
-import { serve } from './serve.ts'
-import { openCheckpoints } from './train/checkpoint-dir.ts'
-import { parseOptions, type TrainOptions } from './train/options.ts'
+import { type OpenedCheckpoints, openCheckpoints } from './train/checkpoint-dir.ts'
+import { checkRanks, parseOptions, type TrainOptions } from './train/options.ts'
 import { OutFile } from './train/out-file.ts'
-import { makeReporter, type Reporter } from './train/report.ts'
+import { makeReporter, type Reporter, type ReportSettings } from './train/report.ts'
 import { RunLogOut } from './train/run-log-out.ts'
-import { oneLine } from './train/tab-group.ts'
-import { type TabsOptions, trainInTabs } from './train/tabs.ts'
+import { oneLine, type RankResult, type TabEvent } from './train/tab-group.ts'
+import { trainInTabs } from './train/tabs.ts'
 import { secretPrefix } from './writable-folders.ts'
 
-/**
- * `npm run train -- …`: trains in N headless tabs, as torchrun trains in N processes.
- *
- * Order: settings, data, checkpoints and `--out` are checked before anything is started; then pages, server, browser, tabs. Whatever was
- * started is ended again in the reverse order, in every case.
- */
+/** `npm run train -- …`: trains in N headless tabs, as torchrun trains in N processes. */
 
 /** Where the maker's tab finds what `--data-file` names: on the page's own server, which is this machine's alone. */
 const givenRoute = secretPrefix('given')
 /** Where rank 0's tab sends the trained weights. */
 const saveRoute = secretPrefix('out')
 
-async function train(
-  options: TrainOptions,
-  reporter: Reporter,
-  signal: AbortSignal,
-): Promise<void> {
-  const { dataFolder, givenFile, outFile, ice, isRelayed } = options
-  const toClose: (() => Promise<unknown>)[] = []
-  try {
-    if (dataFolder !== undefined) await orAbort(checkDataFolder(resolve(dataFolder)), signal)
-    if (givenFile !== undefined) await orAbort(checkGivenFile(resolve(givenFile)), signal)
-    const startBrowser = await browserStarter(chosenBrowser(options.browser))
-    const out = outFile === undefined ? null : await orAbort(OutFile.open(outFile), signal)
-    if (out) toClose.push(() => out.discard())
-    const checkpoints =
-      options.checkpoints && (await orAbort(openCheckpoints(options.checkpoints), signal))
-    signal.throwIfAborted()
+/** One `npm run train`: its files, and what its ranks have said. */
+class Training {
+  readonly #options: TrainOptions
+  readonly #settings: ReportSettings
+  readonly #reporter: Reporter
+  readonly #spans: TraceEvent[] = []
+  readonly #toClose: (() => Promise<unknown>)[] = []
+  #checkpoints: OpenedCheckpoints | undefined
+  #out: OutFile | null = null
+  #trace: OutFile | null = null
+  #runLog: RunLogOut | null = null
+  #results: RankResult[] = []
+  #hasTrained = false
+  #hasSaved = false
+  /** Why the newest checkpoint is not there; null where it is. */
+  #unsaved: string | null = null
 
+  constructor(options: TrainOptions, settings: ReportSettings) {
+    this.#options = options
+    this.#settings = settings
+    this.#reporter = makeReporter(settings, process.stdout, process.stderr)
+  }
+
+  /** errors: what was typed; the failure of the run; the reason of `signal`. */
+  async run(signal: AbortSignal): Promise<void> {
+    const reporter = this.#reporter
+    try {
+      const outcome = await launch(
+        {
+          name: 'train',
+          options: this.#options,
+          note: (line) => reporter.note(line),
+          stop: () => reporter.stop(),
+          check: () => this.#check(),
+          prepare: () => this.#prepare(),
+        },
+        signal,
+      )
+      const { failure } = outcome
+      if (failure) throw new TabringError(failure.code as ErrorCode, failureText(outcome))
+      await this.#finish()
+    } finally {
+      reporter.stop()
+      for (const close of this.#toClose.reverse()) await closeSoon('train', close)
+    }
+  }
+
+  async #check(): Promise<void> {
+    const { dataFolder, givenFile, outFile, checkpoints } = this.#options
+    if (dataFolder !== undefined) await checkDataFolder(resolve(dataFolder))
+    if (givenFile !== undefined) await checkGivenFile(resolve(givenFile))
+    if (outFile !== undefined) this.#out = await this.#open(outFile, '--out')
+    if (checkpoints) this.#checkpoints = await openCheckpoints(checkpoints)
+  }
+
+  async #open(path: string, flag: string): Promise<OutFile> {
+    const file = await OutFile.open(path, flag)
+    this.#toClose.push(() => file.discard())
+    return file
+  }
+
+  async #prepare(): Promise<Program> {
+    const { traceFile, runLogFile, config, dataFolder, givenFile } = this.#options
+    const note = (line: string) => this.#reporter.note(line)
     // Vite is the slowest import by far; wrong input is refused without it.
     const { ensureBuilt } = await import('./build.ts')
-    /** By id: the key. */
-    const ownRooms = new Set<string>()
-    const root = await ensureBuilt({ log: (line) => reporter.note(line) })
-    signal.throwIfAborted()
-    const served = await serve({
-      root,
-      port: 0,
-      mounts: dataFolder === undefined ? undefined : { [dataMount]: idxMount(resolve(dataFolder)) },
-      writable: checkpoints?.writable,
-      extraRoutes: {
-        ...checkpoints?.routes,
-        ...(out && {
-          [saveRoute]: (request: IncomingMessage, response: ServerResponse) =>
-            void out.receive(request, response),
-        }),
-        ...(givenFile !== undefined && {
-          [givenRoute]: (_: unknown, response: ServerResponse) => {
-            response.writeHead(200, { 'Content-Type': 'application/octet-stream' })
-            // A read error ends the response short, which the demo reports.
-            pipeline(createReadStream(resolve(givenFile)), response, () => undefined)
-          },
-        }),
-      },
-      signaling: {
-        relay: isRelayed,
-        // Nobody else of this machine gets TURN credentials or a relay here.
-        mayCreate: (room) => ownRooms.has(room),
-        ...(ice && { ice }),
-      },
-    })
-    toClose.push(() => served.close())
-    const { isHeaded, switches, traceFile } = options
-    const trace = traceFile === undefined ? null : await OutFile.open(traceFile, '--trace')
-    if (trace) toClose.push(() => trace.discard())
-    const { config, restartsAll, runLogFile } = options
-    const runLog = runLogFile === undefined ? null : await RunLogOut.open(runLogFile, config)
-    if (runLog) toClose.push(() => runLog.close((line) => reporter.note(line)))
-    const timesKernels = Number(switches.debug ?? 0) >= 2 || switches.trace !== undefined
-    const note = hostNote(options.device)
-    if (note) reporter.note(note)
-    const spans: TraceEvent[] = []
-    let hasTrained = false
-    let hasSaved = false
-    /** Why the newest checkpoint is not there; null where it is. */
-    let unsaved: string | null = null
-    const restarts = new Restarts(options.maxRestarts)
-    const start = async (place: Pick<TabsOptions, 'config' | 'checkpoints'>) => {
-      spans.length = 0
-      const room = newRoomLink()
-      ownRooms.add(roomOf(Buffer.from(room.key, 'base64url')))
-      const browser = await startBrowser(
-        options.adapter,
-        { device: options.device, isHeaded, timesKernels },
-        (line) => reporter.note(line),
-      )
-      try {
-        signal.throwIfAborted()
-        return await trainInTabs({
-          ...place,
-          browser,
-          url: served.localUrl,
-          worldSize: options.worldSize,
-          range: options.range,
-          restarts,
-          room,
-          isRelayed,
-          timeoutMs: options.timeoutMs,
-          saveTo: out ? saveRoute : undefined,
-          given: givenFile === undefined ? undefined : givenRoute,
-          signal,
-          onEvent: (event) => {
-            hasTrained ||= event.event === 'step'
-            hasSaved ||= event.event === 'checkpoint'
-            if (event.event === 'checkpoint') unsaved = null
-            if (event.event === 'unsaved') unsaved = event.text
-            runLog?.add(event)
-            reporter.event(event)
-          },
-          onNotice: (line) => reporter.note(line),
-          switches,
-          onLine: (line) => reporter.note(line),
-          onTrace: trace ? (json) => spans.push(...JSON.parse(json)) : undefined,
-        })
-      } finally {
-        reporter.stop()
-        await closeSoon('train', () => browser.close())
-      }
+    const root = await ensureBuilt({ log: note })
+    if (traceFile !== undefined) this.#trace = await this.#open(traceFile, '--trace')
+    if (runLogFile !== undefined) {
+      const runLog = await RunLogOut.open(runLogFile, config)
+      this.#toClose.push(() => runLog.close(note))
+      this.#runLog = runLog
     }
-    let next = { config, checkpoints: checkpoints?.address }
-    const results = await withRestarts(
-      (reason) => (restartsAll && !failsAgain(reason, hasTrained) ? restarts.take() : null),
-      () => start(next),
-      (restart, reason) => {
-        signal.throwIfAborted()
-        next = {
-          config: hasSaved ? { ...config, resume: 'latest' } : config,
-          checkpoints: checkpoints?.again(hasSaved),
-        }
-        runLog?.endAttempt()
-        reporter.note(oneLine(messageOf(reason)))
-        reporter.note(restart)
+    const out = this.#out
+    return {
+      pages: {
+        root,
+        mounts:
+          dataFolder === undefined ? undefined : { [dataMount]: idxMount(resolve(dataFolder)) },
+        writable: this.#checkpoints?.writable,
+        extraRoutes: {
+          ...this.#checkpoints?.routes,
+          ...(out && {
+            [saveRoute]: (request: IncomingMessage, response: ServerResponse) =>
+              void out.receive(request, response),
+          }),
+          ...(givenFile !== undefined && {
+            [givenRoute]: (_: unknown, response: ServerResponse) => {
+              response.writeHead(200, { 'Content-Type': 'application/octet-stream' })
+              // A read error ends the response short, which the demo reports.
+              pipeline(createReadStream(resolve(givenFile)), response, () => undefined)
+            },
+          }),
+        },
       },
-    )
+      run: (start) => this.#train(start),
+    }
+  }
+
+  async #train({ part, ranks, coordination, stop, fail, say, ...start }: Start): Promise<void> {
+    const { config, elastic, relay, timeoutMs, givenFile, switches } = this.#options
+    const reporter = this.#reporter
+    const isFirst = part.attempt === 0
+    if (!isFirst) this.#runLog?.endAttempt()
+    this.#spans.length = 0
+    this.#settings.worldSize = elastic?.min ?? part.worldSize
+    if (part.firstRank > 0)
+      reporter.note(
+        `here: ${formatRanks(ranks)} of ${part.worldSize}; the launcher of rank 0 shows how the run goes`,
+      )
+    // A debug switch prints into the console.
+    const isShown = Object.keys(switches).length > 0
+    try {
+      checkRanks(this.#options, part.worldSize)
+      this.#results = await trainInTabs({
+        browser: start.browser,
+        url: start.served.localUrl,
+        worldSize: elastic?.min ?? ranks.length,
+        ranks: elastic?.min ?? part.worldSize,
+        firstRank: part.firstRank,
+        range: elastic && { ...elastic, max: ranks.length },
+        restarts: start.restarts,
+        room: coordination.keys.room(part.attempt),
+        isRelayed: relay,
+        timeoutMs,
+        config: !isFirst && this.#hasSaved ? { ...config, resume: 'latest' } : config,
+        checkpoints: isFirst
+          ? this.#checkpoints?.address
+          : this.#checkpoints?.again(this.#hasSaved),
+        saveTo: this.#out ? saveRoute : undefined,
+        given: givenFile === undefined ? undefined : givenRoute,
+        signal: stop,
+        switches: start.switches,
+        onEvent: (event) => this.#take(event),
+        onNotice: (line) => reporter.note(line),
+        onSay: (rank, stream, text, name) =>
+          say(rank, stream, text, (line) => {
+            if (isShown && line.startsWith('tabring')) reporter.note(`${name}: ${line}`)
+          }),
+        onTrace: this.#trace ? (json) => this.#spans.push(...JSON.parse(json)) : undefined,
+      })
+    } catch (thrown) {
+      if (stop.aborted) return
+      const code = codeOf(thrown)
+      fail({ rank: null, code, text: oneLine(messageOf(thrown)), hasTrained: this.#hasTrained })
+    }
+  }
+
+  #take(event: TabEvent): void {
+    this.#hasTrained ||= event.event === 'step'
+    this.#hasSaved ||= event.event === 'checkpoint'
+    if (event.event === 'checkpoint') this.#unsaved = null
+    if (event.event === 'unsaved') this.#unsaved = event.text
+    this.#runLog?.add(event)
+    this.#reporter.event(event)
+  }
+
+  /** Puts the files in place, and sums up. */
+  async #finish(): Promise<void> {
+    const [out, trace, [{ result }]] = [this.#out, this.#trace, this.#results]
     // First: whatever fails from here on, the run has reached its end.
-    const [{ result }] = results
-    await runLog?.write({ step: result.steps, paramHash: result.paramHash })
+    await this.#runLog?.write({ step: result.steps, paramHash: result.paramHash })
     if (trace) {
-      await writeFile(trace.temporaryPath, exportTrace(spans))
+      await writeFile(trace.temporaryPath, exportTrace(this.#spans))
       await trace.commit((bytes) => JSON.parse(String(bytes)))
     }
-    if (out) await out.commit()
-    reporter.done(results, out && { path: out.path, sizeBytes: (await stat(out.path)).size })
-    if (unsaved !== null)
+    // The tab with rank 0 may be another machine's.
+    const isHere = out?.hasReceived ?? false
+    if (out && isHere) await out.commit()
+    const summary = out && isHere && { path: out.path, sizeBytes: (await stat(out.path)).size }
+    this.#reporter.done(this.#results, summary || null)
+    if (this.#unsaved !== null)
       throw new TabringError(
         'file.unwritable',
-        `--checkpoint-dir: the run has ended, but its last checkpoint was not written: ${unsaved}`,
+        `--checkpoint-dir: the run has ended, but its last checkpoint was not written: ${this.#unsaved}`,
       )
-  } finally {
-    reporter.stop()
-    for (const close of toClose.reverse()) await closeSoon('train', close)
-  }
-}
-
-/**
- * Runs `start`, and again when it fails, as long as `take` gives the words of a restart. `onRestart` may end that by throwing. errors: the
- * last one's.
- */
-async function withRestarts<T>(
-  take: (reason: unknown) => string | null,
-  start: () => Promise<T>,
-  onRestart: (restart: string, reason: unknown) => void,
-): Promise<T> {
-  for (;;) {
-    try {
-      return await start()
-    } catch (thrown) {
-      const restart = take(thrown)
-      if (restart === null) throw thrown
-      onRestart(restart, thrown)
-    }
   }
 }
 
@@ -224,9 +232,8 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
   const { demo, steps } = options.config
   const epochs = steps === undefined ? options.config.epochs : null
   const { metric } = metaOf(demo)
-  const { isJson, worldSize } = options
-  const settings = { isJson, worldSize, epochs, metric }
-  await train(options, makeReporter(settings, process.stdout, process.stderr), signal)
+  const { isJson } = options
+  await new Training(options, { isJson, worldSize: 1, epochs, metric }).run(signal)
   return 0
 }
 

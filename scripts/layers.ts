@@ -695,7 +695,7 @@ export const circles: readonly { readonly reason: string; readonly files: readon
 ]
 
 /** Programs for a command line or for tests, which share what lies beside their folders and know nothing of each other. */
-export const apart = ['node/launch', 'node/train', 'node/playwright']
+export const apart = ['node/train', 'node/playwright']
 
 /** Packages that a layer under src may import; `node` may import any. */
 export const packages: Record<string, readonly string[]> = {

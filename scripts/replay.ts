@@ -77,7 +77,7 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
   const stop = new AbortController()
   signal.addEventListener('abort', () => stop.abort(signal.reason))
   const note = (line: string) => process.stderr.write(`replay: ${line}\n`)
-  const { adapter, device, isHeaded } = options
+  const { adapter, device, headed: isHeaded = false } = options
   const mounts = dataFolder === undefined ? undefined : { [dataMount]: dataFolder }
   const writable: WritableFolders = {}
   const host = await openTrainingHost({ adapter, device, isHeaded, note, mounts, writable })

@@ -1,9 +1,7 @@
 import { endsGroup, nextGroupName } from './distributed/launcher/next-group.ts'
-import { progressName } from './distributed/launcher/progress.ts'
 import { endName, type RankEnd } from './distributed/launcher/rank-end.ts'
 import { args, env } from './distributed/rendezvous/env.ts'
 import { stackOf } from './util/errors.ts'
-import { deviceName } from './util/tell-launcher.ts'
 
 /**
  * The page of a rank of `tabring run`: it runs the user's module and tells the launcher how that ended.
@@ -36,13 +34,6 @@ addEventListener('unhandledrejection', (event) => {
   if (nextGroupName in globalThis && endsGroup(codeOf(reason))) event.preventDefault()
   else fail(reason)
 })
-
-// Workers cannot call functions of the page.
-for (const name of [progressName, deviceName])
-  new BroadcastChannel(name).onmessage = ({ data }: MessageEvent<string>) => {
-    const { [name]: take } = globalThis as unknown as Record<string, (json: string) => void>
-    take(data)
-  }
 
 try {
   const { default: main } = await import('virtual:tabring-program')

@@ -1,10 +1,11 @@
 import { experiments } from '../demos/experiments.ts'
 import { startWorker } from '../demos/start-worker.ts'
 import { type TransportChoice, transportChoices } from './peer/room/messages.ts'
+import { SignalError } from './peer/room/refusals.ts'
 import { newRoomLink, parseFragment } from './peer/room/secret.ts'
 import { DataError, endFactsOf, TabringError } from './util/errors.ts'
 import { isTracing } from './util/spans.ts'
-import type { RunEvent } from './worker/api.ts'
+import type { AdapterFacts, RunEvent } from './worker/api.ts'
 import { bytesSentIn, RoomMember, type RunEnd } from './worker/page/member.ts'
 
 /**
@@ -14,8 +15,6 @@ import { bytesSentIn, RoomMember, type RunEnd } from './worker/page/member.ts'
  */
 declare global {
   interface Window {
-    /** Others can join the room from now on. */
-    __tabringRoom?: () => void
     __tabringMember?: (id: string) => void
     __tabringEvent?: (json: string) => void
     __tabringDone?: (json: string) => void
@@ -82,7 +81,6 @@ const member = new RoomMember({
   mode: isMaker ? 'create' : 'join',
   checkpoints: JSON.parse(parameters.get('checkpoints') ?? '{}'),
   onLobby: ({ members }) => {
-    window.__tabringRoom?.()
     if (!isMaker || hasStarted || members.length < ranks) return
     hasStarted = true
     member.start(config)
@@ -109,10 +107,28 @@ async function readGiven(address: string): Promise<void> {
   member.give(config.demo, new Uint8Array(await answer.arrayBuffer()))
 }
 
+/** The maker may be on another machine, and its page slower than this one. units: ms. */
+const makerMs = 60_000
+const againMs = 200
+
+/** Enters the room as soon as its maker has made it. errors: those of `join`. */
+async function enter(adapter: AdapterFacts): Promise<void> {
+  const untilMs = performance.now() + makerMs
+  for (;;) {
+    try {
+      return await member.join(adapter)
+    } catch (error) {
+      const isEarly = error instanceof SignalError && error.refusal === 'unknown-room'
+      if (!isEarly || performance.now() > untilMs) throw error
+      await new Promise((resolve) => setTimeout(resolve, againMs))
+    }
+  }
+}
+
 try {
   const given = parameters.get('given')
   if (given !== null) await readGiven(given)
-  await member.join(await member.open())
+  await enter(await member.open())
 } catch (error) {
   failed(error, null)
 }

@@ -13,6 +13,8 @@ interface Preloaded {
   readonly constants: Readonly<Record<string, unknown>>
   /** Of the functions. */
   readonly names: readonly string[]
+  /** Of those that workers call too. */
+  readonly forWorkers: readonly string[]
   readonly answersName: string
 }
 
@@ -23,20 +25,22 @@ interface Preloaded {
  */
 function preload(
   channel: (json: string) => void,
-  { origin, constants, names, answersName }: Preloaded,
+  { origin, constants, names, forWorkers, answersName }: Preloaded,
 ): void {
   if (window !== window.top || location.origin !== origin) return
   for (const [name, value] of Object.entries(constants))
     Object.defineProperty(globalThis, name, { value })
   type Settle = [(value: unknown) => void, (error: Error) => void]
   const waiting: Settle[] = []
-  const globals = globalThis as unknown as Record<string, unknown>
+  const globals = globalThis as unknown as Record<string, (...words: never[]) => unknown>
   for (const name of names)
     globals[name] = (...words: unknown[]) =>
       new Promise((...settle) => {
         const call = waiting.push(settle) - 1
         channel(JSON.stringify({ call, name, words }))
       })
+  for (const name of forWorkers)
+    new BroadcastChannel(name).onmessage = ({ data }) => globals[name](data as never)
   globals[answersName] = ({ call, value, error }: Answer) => {
     const [resolve, reject] = waiting[call]
     delete waiting[call]
@@ -95,8 +99,9 @@ export class FirefoxTabs implements TabBrowser {
     this.#tabs.set(context, tab)
     const contexts = [context]
     await this.#bidi.send('session.subscribe', { events, contexts })
-    const { origin, constants = {}, functions = {} } = settings
-    const given = JSON.stringify({ origin, constants, names: Object.keys(functions), answersName })
+    const { origin, constants = {}, functions = {}, forWorkers = [] } = settings
+    const names = Object.keys(functions)
+    const given = JSON.stringify({ origin, constants, names, forWorkers, answersName })
     await this.#bidi.send('script.addPreloadScript', {
       functionDeclaration: `(channel) => (${preload})(channel, ${given})`,
       arguments: [{ type: 'channel', value: { channel: context } }],

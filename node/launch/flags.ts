@@ -8,25 +8,29 @@ import type { DeviceChoice } from '../../src/util/device.ts'
 import { ownOf } from '../../src/util/own-of.ts'
 import { browserHelp } from '../browser-choice.ts'
 import { deviceFlag, threadsFlag } from '../command-line.ts'
-import { addIceFlags, type IceFlags } from '../ice/ice-flags.ts'
+import { deviceRules, type FlagRule } from '../flag-rules.ts'
+import { addIceFlags, type IceFlags, iceRules } from '../ice/ice-flags.ts'
 import { wholeNumber } from '../parse-number.ts'
 import { type RankRange, rankRange } from '../rank-range.ts'
 import { fewRestarts } from '../restarts.ts'
 
-/** What `tabring run` and `tabring launch` understand: torchrun's flags, and those of Slurm and of browsers. */
+/** Flags of commands that open ranks: torchrun's and those of browsers in all of them, those of modules and of Slurm in `tabring run`. */
 
 export const tabChoices = ['auto', 'cpu', 'gpu'] as const
 /** `gpu`: one tab a GPU; `cpu`: one a processor; `auto`: the former where there is a GPU. */
 export type TabChoice = (typeof tabChoices)[number]
 
-function tabs(text: string): number | TabChoice {
-  if ((tabChoices as readonly string[]).includes(text)) return text as TabChoice
-  const value = Number(text)
-  if (/^\d+$/.test(text) && value >= 1 && value <= 1024) return value
-  throw new InvalidArgumentError(
-    `Expected a whole number from 1, or one of ${tabChoices.join(', ')}, got "${clipped(text)}".`,
-  )
-}
+/** Returns the reader of a number of tabs. `limit`: the highest number. */
+const tabsUpTo =
+  (limit: number) =>
+  (text: string): number | TabChoice => {
+    if ((tabChoices as readonly string[]).includes(text)) return text as TabChoice
+    const value = Number(text)
+    if (/^\d+$/.test(text) && value >= 1 && value <= limit) return value
+    throw new InvalidArgumentError(
+      `Expected a whole number from 1 to ${limit}, or one of ${tabChoices.join(', ')}, got "${clipped(text)}".`,
+    )
+  }
 
 /** How many machines a run may have. */
 export interface NodeRange {
@@ -167,8 +171,8 @@ function variable(text: string, before: Readonly<Record<string, string>> = {}) {
   return { ...before, [name]: value }
 }
 
-/** The flags, as Commander gives them. */
-export interface Flags extends IceFlags {
+/** Flags of every command that opens ranks, as Commander gives them. */
+export interface RankFlags extends IceFlags {
   nprocPerNode?: number | TabChoice
   nnodes?: NodeRange
   nodeRank?: number
@@ -180,49 +184,56 @@ export interface Flags extends IceFlags {
   rdzvBackend: 'static' | 'c10d'
   rdzvConf?: RendezvousConf
   masterFingerprint?: string
+  relay?: boolean
   maxRestarts?: number
   elastic?: RankRange
   monitorInterval?: number
-  killOnBadExit: boolean
   logDir?: string
   tee?: Streams
   redirects?: Streams
-  ntasksPerNode?: number
-  cpusPerTask?: number
-  gres?: number
-  partition?: string
-  jobName?: string
+  browser?: string
   device?: DeviceChoice
   numThreads?: number
   adapter: 'auto' | 'software'
   visibleDevices?: string
   memoryCap?: string
-  browser?: string
   headed?: boolean
+  debug?: string
+}
+
+/** Flags that Slurm has too. */
+export interface SlurmFlags {
+  ntasksPerNode?: number
+  cpusPerTask?: number
+  gres?: number
+  partition?: string
+  jobName?: string
+}
+
+/** Flags of `tabring run` and `tabring launch`. */
+export interface Flags extends RankFlags, SlurmFlags {
+  killOnBadExit: boolean
   data?: string
   checkpointDir?: string
   /** Variables for the program, besides the launcher's. */
   env?: Readonly<Record<string, string>>
-  relay?: boolean
-  debug?: string
   /** Of types, before the module runs. */
   check: boolean
   /** Of `tabring launch` alone. */
   useEnv?: boolean
 }
 
-/** Adds the flags that both commands have, in the groups of the help text. */
-export function addFlags(command: Command): Command {
-  const hidden = (flags: string, parse?: (text: string) => unknown) => {
-    const option = new Option(flags).hideHelp()
-    return parse ? option.argParser(parse) : option
-  }
+/** Adds the flags that every command has that opens ranks, in the groups of the help text. `texts`: of those that mean more than in torchrun. */
+export function addRankFlags(
+  command: Command,
+  { maxTabs, texts }: { maxTabs: number; texts: Record<'maxRestarts' | 'elastic', string> },
+): Command {
   command
     .optionsGroup('Ranks and machines:')
     .option(
       '--nproc-per-node <n>',
       'tabs (ranks) per machine, or auto, cpu, gpu: one per GPU or processor (default: 1)',
-      tabs,
+      tabsUpTo(maxTabs),
     )
     .option(
       '--nnodes <n or min:max>',
@@ -267,24 +278,8 @@ export function addFlags(command: Command): Command {
     )
   return addIceFlags(command)
     .optionsGroup('When a rank fails:')
-    .option(
-      '--max-restarts <n>',
-      `how many times to restart all ranks, in fresh tabs; with --elastic, to open a lost tab again too (default: 0, with --elastic ${fewRestarts})`,
-      wholeNumber(0, 1000),
-    )
-    .option(
-      '--elastic <min:max>',
-      'open MAX tabs; the others continue without a lost one, which is opened again and joins them, while MIN are left. The program must call runElastic; one machine only',
-      rankRange(limits.membersPerRoom),
-    )
-    .addOption(
-      new Option(
-        '--kill-on-bad-exit <0|1>',
-        'close the other ranks at once (1), or let them continue (0); without a value: 1',
-      )
-        .argParser(choice)
-        .default(true, '1'),
-    )
+    .option('--max-restarts <n>', texts.maxRestarts, wholeNumber(0, 1000))
+    .option('--elastic <min:max>', texts.elastic, rankRange(limits.membersPerRoom))
     .option(
       '--monitor-interval <seconds>',
       'accepted for compatibility, without effect: tabs report at once',
@@ -302,8 +297,6 @@ export function addFlags(command: Command): Command {
       'streams to write there without showing them, in the same form',
       streams,
     )
-    .optionsGroup('Module:')
-    .option('--no-check', 'run the module even if its types are wrong: they are not checked')
     .optionsGroup('Browser:')
     .option('--browser <which>', browserHelp)
     .addOption(deviceFlag())
@@ -316,6 +309,50 @@ export function addFlags(command: Command): Command {
     .option('--visible-devices <list>', 'WebGPU devices that tabs see, renumbered from 0: 0,2')
     .option('--memory-cap <size>', 'most memory that a device of a tab may hold: 64MB')
     .option('--headed', 'show the browser')
+    .option('--debug <n>', 'log kernels, plans and values: 1 to 5, see npx tabring docs switches')
+}
+
+/** Of the flags of commands that open ranks. */
+export const rankRules: readonly FlagRule[] = [
+  ...['--nproc-per-node', '--ntasks-per-node'].map((flag) => ({
+    flag,
+    excludes: '--elastic',
+    remedy: ', whose MAX is the number of tabs. Omit it.',
+  })),
+  {
+    flag: '--nproc-per-node gpu',
+    excludes: '--device cpu',
+    remedy: '. Pass the number of tabs, or omit --device.',
+  },
+  ...['--master-addr', '--rdzv-endpoint', '--master-fingerprint'].map((flag) => ({
+    flag,
+    excludes: '--standalone',
+    remedy: ', which uses any free port of this machine. Omit one of them.',
+  })),
+  ...deviceRules,
+  ...iceRules,
+]
+
+/** Adds the flags of `tabring run` and `tabring launch`. */
+export function addFlags(command: Command): Command {
+  const hidden = (flags: string) => new Option(flags).hideHelp()
+  const texts = {
+    maxRestarts: `how many times to restart all ranks, in fresh tabs; with --elastic, to open a lost tab again too (default: 0, with --elastic ${fewRestarts})`,
+    elastic:
+      'open MAX tabs; the others continue without a lost one, which is opened again and joins them, while MIN are left. The program must call runElastic; one machine only',
+  }
+  return addRankFlags(command, { maxTabs: 1024, texts })
+    .optionsGroup('When a rank fails:')
+    .addOption(
+      new Option(
+        '--kill-on-bad-exit <0|1>',
+        'close the other ranks at once (1), or let them continue (0); without a value: 1',
+      )
+        .argParser(choice)
+        .default(true, '1'),
+    )
+    .optionsGroup('Module:')
+    .option('--no-check', 'run the module even if its types are wrong: they are not checked')
     .option('--data <folder>', 'serve the files of this folder to the tabs, at /data/')
     .option(
       '--checkpoint-dir <folder>',
@@ -326,7 +363,6 @@ export function addFlags(command: Command): Command {
       "give the program a variable, by default with the shell's value; may be repeated. No secrets: all code in the tab can read it",
       variable,
     )
-    .option('--debug <n>', 'log kernels, plans and values: 1 to 5, see npx tabring docs switches')
     .optionsGroup('As in Slurm (not needed inside a job):')
     .option('--ntasks-per-node <n>', 'the same as --nproc-per-node', wholeNumber(1, 1024))
     .option(

@@ -2,9 +2,9 @@ import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { stripVTControlCharacters } from 'node:util'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
+import type { StreamName } from '../tabs.ts'
 import type { Streams } from './flags.ts'
 
-export type StreamName = 'stdout' | 'stderr'
 const bits: Readonly<Record<StreamName, number>> = { stdout: 1, stderr: 2 }
 
 /** Whether `streams` has this one for a local rank. */

@@ -1,33 +1,55 @@
-import { Command, CommanderError, type Option } from 'commander'
+import { Command, type Option } from 'commander'
 import { TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, type SwitchInputs } from '../../src/util/switches.ts'
-import { usageProblem, withDashes } from '../command-line.ts'
-import { deviceOf, deviceRules, flagRules } from '../flag-rules.ts'
-import { type IceFlags, iceOptionsOf, iceRules } from '../ice/ice-flags.ts'
+import { readArguments, withDashes } from '../command-line.ts'
+import { deviceOf, flagRules } from '../flag-rules.ts'
+import { type IceFlags, iceOptionsOf } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
 import { fewRestarts } from '../restarts.ts'
 import { checkKey } from './coordination/keys.ts'
-import { addFlags, type Flags, refused } from './flags.ts'
+import {
+  addFlags,
+  type Flags,
+  type RankFlags,
+  rankRules,
+  refused,
+  type SlurmFlags,
+} from './flags.ts'
 import { type Pin, parsePin } from './pin.ts'
 
 /** How the script learns its local rank besides the environment: torch.distributed.launch's argument. */
 export type LocalRankArgument = '--local_rank' | '--local-rank'
 
-/** What the command line asks for. */
-export interface LaunchOptions
-  extends Omit<Flags, 'masterFingerprint' | 'useEnv' | 'maxRestarts' | keyof IceFlags> {
-  /** As given: relative to the current folder. */
-  module: string
-  /** Behind the module's name, untouched. */
-  args: readonly string[]
+/** What a command line asks for of the launcher, whatever its ranks do. */
+export interface RankOptions
+  extends Omit<RankFlags, 'masterFingerprint' | 'maxRestarts' | keyof IceFlags>,
+    SlurmFlags {
+  /** As a person types it. */
+  command: string
   pin?: Pin
   maxRestarts: number
+  /** Whether all ranks start again where the run fails. Default true; else restarts are for single tabs. */
+  restartsAll?: boolean
+  /** Nothing but this machine's tabs connects to a run of one launcher. */
+  anyPort?: boolean
+  /** Whether a failed rank closes the others' tabs at once. */
+  killOnBadExit: boolean
   /** STUN and TURN servers for all ranks, where this is the launcher of rank 0. */
   ice?: IceOptions
   /** From --rdzv-conf or TABRING_ROOM_KEY. */
   key?: string
   /** For the tabs, from flags and environment; flags go first. */
   switches: SwitchInputs
+}
+
+/** What the command line of `tabring run` asks for. */
+export interface LaunchOptions
+  extends RankOptions,
+    Pick<Flags, 'data' | 'checkpointDir' | 'env' | 'check'> {
+  /** As given: relative to the current folder. */
+  module: string
+  /** Behind the module's name, untouched. */
+  args: readonly string[]
   /** Absent: the script gets none. */
   localRankArgument?: LocalRankArgument
 }
@@ -136,45 +158,12 @@ export function parseLaunch(
   environment: Readonly<Record<string, string | undefined>> = process.env,
 ): Parsed {
   const command = defineCommand(name)
-  let help = ''
-  command.exitOverride().configureOutput({
-    writeOut: (text) => {
-      help += text
-    },
-    writeErr: () => undefined,
-  })
-  const tabs = ', whose MAX is the number of tabs. Omit it.'
-  const together = flagRules(command, [
-    { flag: '--nproc-per-node', excludes: '--elastic', remedy: tabs },
-    { flag: '--ntasks-per-node', excludes: '--elastic', remedy: tabs },
-    {
-      flag: '--nproc-per-node gpu',
-      excludes: '--device cpu',
-      remedy: '. Pass the number of tabs, or omit --device.',
-    },
-    ...['--master-addr', '--rdzv-endpoint', '--master-fingerprint'].map((flag) => ({
-      flag,
-      excludes: '--standalone',
-      remedy: ', which uses any free port of this machine. Omit one of them.',
-    })),
-    ...deviceRules,
-    ...iceRules,
-  ])
+  const together = flagRules(command, rankRules)
   const normal = normalize(argv, command.options)
-  try {
-    command.parse(normal.argv, { from: 'user' })
-  } catch (thrown) {
-    if (thrown instanceof CommanderError && thrown.code === 'commander.helpDisplayed')
-      return { kind: 'help', text: help }
-    throw new TabringError(
-      'config.invalid',
-      `${usageProblem(thrown)} See npx tabring ${name} --help.`,
-      { cause: thrown },
-    )
-  }
+  const text = readArguments(command, normal.argv, `npx tabring ${name} --help`)
+  if (text !== undefined) return { kind: 'help', text }
   const [module, ...args] = command.args
-  const { masterFingerprint, useEnv, iceServers, turnSecretFile, turnLifetime, ...flags } =
-    command.opts<Flags>()
+  const { useEnv, ...flags } = command.opts<Flags>()
   for (const [option, why] of Object.entries(refused)) {
     if (command.getOptionValueSource(option) === 'cli') {
       const { long } = command.options.find((one) => one.attributeName() === option)!
@@ -182,38 +171,21 @@ export function parseLaunch(
     }
   }
   together.check()
+  const options = rankOptionsOf(flags, {}, environment)
   checkTogether(flags)
   if (flags.elastic && name === 'launch' && !useEnv)
     throw new TabringError(
       'config.invalid',
       '--elastic: the local rank changes while the module runs, so it cannot be an argument. Use tabring run, or --use-env.',
     )
-  const { numThreads, visibleDevices, memoryCap } = flags
-  const words = {
-    device: deviceOf(flags),
-    numThreads,
-    visibleDevices,
-    memoryCap,
-    debug: flags.debug,
-    maxWorkers: flags.cpusPerTask,
-  }
-  const named = Object.entries(words).filter(([, value]) => value !== undefined)
-  const key = flags.rdzvConf?.key ?? environment[keyVariable]
-  const where = flags.rdzvConf?.key === undefined ? keyVariable : '--rdzv-conf key'
   return {
     kind: 'launch',
     options: {
-      ...flags,
+      ...options,
+      command: 'npx tabring run',
       maxRestarts: flags.maxRestarts ?? (flags.elastic ? fewRestarts : 0),
       module,
       args,
-      ice: iceOptionsOf({ iceServers, turnSecretFile, turnLifetime }, environment),
-      pin: masterFingerprint === undefined ? undefined : parsePin(masterFingerprint),
-      key: key === undefined ? undefined : checkKey(where, key),
-      switches: {
-        ...fromEnvironment(environment),
-        ...checked('launcher', Object.fromEntries(named)),
-      },
       localRankArgument:
         name === 'run' || useEnv
           ? undefined
@@ -224,17 +196,62 @@ export function parseLaunch(
   }
 }
 
-/** Flags that contradict each other. */
-function checkTogether(flags: Omit<Flags, 'masterFingerprint' | 'useEnv' | keyof IceFlags>): void {
-  const refuse = (text: string) => {
-    throw new TabringError('config.invalid', text)
+/**
+ * What the flags and the environment ask for of the launcher. `more`: switches from flags of the command's own.
+ *
+ * errors: `config.invalid` for flags that contradict each other; those of reading the key, the fingerprint and the ICE servers.
+ */
+export function rankOptionsOf<Given extends RankFlags & SlurmFlags>(
+  flags: Given,
+  more: SwitchInputs,
+  environment: Readonly<Record<string, string | undefined>>,
+) {
+  checkMachines(flags)
+  const { masterFingerprint, iceServers, turnSecretFile, turnLifetime, ...kept } = flags
+  const { numThreads, visibleDevices, memoryCap, debug, cpusPerTask } = flags
+  const words = {
+    device: deviceOf(flags),
+    numThreads,
+    visibleDevices,
+    memoryCap,
+    debug,
+    maxWorkers: cpusPerTask,
+    ...more,
   }
-  const { nprocPerNode, ntasksPerNode, masterAddr, masterPort, rdzvEndpoint, nnodes } = flags
-  if (nprocPerNode !== undefined && ntasksPerNode !== undefined && nprocPerNode !== ntasksPerNode) {
+  const named = Object.entries(words).filter(([, value]) => value !== undefined)
+  const key = flags.rdzvConf?.key ?? environment[keyVariable]
+  const where = flags.rdzvConf?.key === undefined ? keyVariable : '--rdzv-conf key'
+  return {
+    ...kept,
+    ice: iceOptionsOf({ iceServers, turnSecretFile, turnLifetime }, environment),
+    pin: masterFingerprint === undefined ? undefined : parsePin(masterFingerprint),
+    key: key === undefined ? undefined : checkKey(where, key),
+    switches: {
+      ...fromEnvironment(environment),
+      ...checked('launcher', Object.fromEntries(named)),
+    },
+  }
+}
+
+const refuse = (text: string) => {
+  throw new TabringError('config.invalid', text)
+}
+
+/** Flags of `tabring run` that contradict each other. */
+function checkTogether({ nprocPerNode, ntasksPerNode, elastic, killOnBadExit }: Flags): void {
+  if (nprocPerNode !== undefined && ntasksPerNode !== undefined && nprocPerNode !== ntasksPerNode)
     refuse(
       `--ntasks-per-node: expected the same as --nproc-per-node, got ${ntasksPerNode} and ${nprocPerNode}. Pass one of them.`,
     )
-  }
+  if (elastic && !killOnBadExit)
+    refuse(
+      '--kill-on-bad-exit: cannot be 0 with --elastic, where the others continue while they have the state of the run. Omit it.',
+    )
+}
+
+/** Flags about machines that contradict each other. */
+function checkMachines(flags: RankFlags): void {
+  const { masterAddr, masterPort, rdzvEndpoint, nnodes } = flags
   const { host, port } = rdzvEndpoint ?? {}
   if (masterAddr !== undefined && host !== undefined && masterAddr !== host) {
     refuse(
@@ -244,11 +261,6 @@ function checkTogether(flags: Omit<Flags, 'masterFingerprint' | 'useEnv' | keyof
   if (masterPort !== undefined && port !== undefined && masterPort !== port) {
     refuse(
       `--rdzv-endpoint: expected the port of --master-port, got ${port} and ${masterPort}. Pass one of them.`,
-    )
-  }
-  if (flags.elastic && !flags.killOnBadExit) {
-    refuse(
-      '--kill-on-bad-exit: cannot be 0 with --elastic, where the others continue while they have the state of the run. Omit it.',
     )
   }
   if (flags.standalone && nnodes && nnodes.max > 1) {

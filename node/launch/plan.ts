@@ -5,7 +5,7 @@ import { formatRanks } from '../../src/util/format-ranks.ts'
 import type { RankRange } from '../rank-range.ts'
 import type { LauncherMember } from './coordination/messages.ts'
 import type { TabChoice } from './flags.ts'
-import type { LaunchOptions } from './options.ts'
+import type { RankOptions } from './options.ts'
 import { readSlurmJob, refuseScript, type SlurmJob } from './slurm-job.ts'
 
 /** What one launcher is to do in its run, as far as it can be known before anything is started. */
@@ -50,7 +50,7 @@ export interface Surroundings {
  *
  * errors: `config.invalid` where they contradict each other.
  */
-export function planLaunch(options: LaunchOptions, around: Surroundings): Plan {
+export function planLaunch(options: RankOptions, around: Surroundings): Plan {
   const job = options.standalone ? null : readSlurmJob(around.environment)
   const plan = job ? planInSlurm(options, job, around) : planByFlags(options, around)
   const { gres: gpus = job?.gpusHere } = options
@@ -74,7 +74,7 @@ const isHere = (host: string) => /^(?:localhost|127\..*|::1)$/.test(host) || hos
 
 /** Lines about flags that change nothing in a launcher of so many tabs. */
 export function notesOnFlags(
-  options: LaunchOptions,
+  options: RankOptions,
   { place, launchers, index }: Pick<Plan, 'place' | 'launchers' | 'index'>,
   tabs: number,
 ): string[] {
@@ -116,15 +116,15 @@ function checkElastic({ min }: RankRange, { launchers, tabs }: Plan): void {
 }
 
 /** The address that flags name. */
-const addressIn = ({ masterAddr, masterPort, rdzvEndpoint }: LaunchOptions) => ({
+const addressIn = ({ masterAddr, masterPort, rdzvEndpoint }: RankOptions) => ({
   host: masterAddr ?? rdzvEndpoint?.host,
   port: masterPort ?? rdzvEndpoint?.port,
 })
 
-const tabsIn = ({ elastic, nprocPerNode, ntasksPerNode }: LaunchOptions) =>
+const tabsIn = ({ elastic, nprocPerNode, ntasksPerNode }: RankOptions) =>
   elastic?.max ?? nprocPerNode ?? ntasksPerNode
 
-function planByFlags(options: LaunchOptions, around: Surroundings): Plan {
+function planByFlags(options: RankOptions, around: Surroundings): Plan {
   const { nnodes = { min: 1, max: 1 }, nodeRank, standalone } = options
   const { min: minLaunchers, max: launchers } = nnodes
   const { host, port } = standalone ? {} : addressIn(options)
@@ -167,7 +167,7 @@ function planByFlags(options: LaunchOptions, around: Surroundings): Plan {
     tabs: tabsIn(options) ?? 1,
     place: null,
     masterAddr: host ?? (isAlone ? '127.0.0.1' : around.hostName),
-    masterPort: port ?? defaultMasterPort,
+    masterPort: port ?? (isAlone && options.anyPort ? 0 : defaultMasterPort),
     isPortFixed: port !== 0 && (!isAlone || port !== undefined),
     // As torchrun: every run by hand is called none, unless it is alone.
     runId: options.rdzvId ?? (isAlone ? around.randomName() : 'none'),
@@ -177,8 +177,8 @@ function planByFlags(options: LaunchOptions, around: Surroundings): Plan {
   }
 }
 
-function planInSlurm(options: LaunchOptions, job: SlurmJob, around: Surroundings): Plan {
-  if (options.nnodes === undefined) refuseScript(job)
+function planInSlurm(options: RankOptions, job: SlurmJob, around: Surroundings): Plan {
+  if (options.nnodes === undefined) refuseScript(job, options.command)
   const { host, port } = addressIn(options)
   const { nodeRank = job.nodeRank } = options
   const nodesOfJob = Math.min(job.nodes.length, job.tasks)
@@ -218,7 +218,7 @@ function planInSlurm(options: LaunchOptions, job: SlurmJob, around: Surroundings
 }
 
 /** What is known by Slurm's words: `job mnist on partition gpu, 2 nodes, 8 CPUs a tab`. */
-function describe(options: LaunchOptions, { job, launchers, place }: Plan): string | null {
+function describe(options: RankOptions, { job, launchers, place }: Plan): string | null {
   const name = options.jobName ?? job?.name
   const partition = options.partition ?? job?.partition
   const cpus = options.cpusPerTask ?? job?.cpusPerTask

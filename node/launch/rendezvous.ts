@@ -11,7 +11,7 @@ import { newKey, RunKeys } from './coordination/keys.ts'
 import { type LauncherHandle, Leader, maxComings } from './coordination/leader.ts'
 import type { Failure, LauncherMember } from './coordination/messages.ts'
 import { openMaster } from './master.ts'
-import type { LaunchOptions } from './options.ts'
+import type { RankOptions } from './options.ts'
 import type { Pin } from './pin.ts'
 import type { Plan } from './plan.ts'
 import { pollRendezvous, readRendezvous, writeRendezvous } from './rendezvous-file.ts'
@@ -30,7 +30,7 @@ export interface Coordination {
 }
 
 export interface RendezvousOptions {
-  options: LaunchOptions
+  options: RankOptions
   plan: Plan
   restarts: Restarts
   member: LauncherMember
@@ -180,7 +180,7 @@ function invitation(
   const secret = options.key === undefined ? `TABRING_ROOM_KEY=${key} ` : ''
   return [
     `waiting at ${at} for ${others}. On the other machines:`,
-    `  ${secret}npx tabring run ${flags.join(' ')} …`,
+    `  ${secret}${options.command} ${flags.join(' ')} …`,
   ]
 }
 

@@ -1,18 +1,15 @@
-import type { CheckpointFolder } from '../checkpoint-folder.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
 import { PortTaken } from '../listen.ts'
-import { dataMount } from '../mounts.ts'
-import { type Served, serve } from '../serve.ts'
+import { type Served, type ServeOptions, serve } from '../serve.ts'
 import type { Plan } from './plan.ts'
 import type { Coordination } from './rendezvous.ts'
 import { attachSignalProxy } from './signal-proxy.ts'
 
-/** What a launcher serves. */
-export interface Pages {
-  /** The built pages. */
-  root: string
-  data: string | undefined
-  checkpoints: CheckpointFolder | null
+/** What a launcher serves to its tabs. */
+export type Pages = Pick<ServeOptions, 'root' | 'policy' | 'mounts' | 'writable' | 'extraRoutes'>
+
+/** Of a launcher without others, which has the signaling server too. */
+export interface OwnSignaling {
   ice: IceOptions | undefined
   relay: boolean | undefined
   /** Each start of the run has its own room; the signaling server takes no other. */
@@ -26,13 +23,12 @@ export interface Pages {
 export async function servePages(
   { masterPort, isPortFixed }: Pick<Plan, 'masterPort' | 'isPortFixed'>,
   { signaling, keys }: Pick<Coordination, 'signaling' | 'keys'>,
-  { root, data, checkpoints, ice, relay = false, maxRooms }: Pages,
+  pages: Pages,
+  { ice, relay = false, maxRooms }: OwnSignaling,
 ): Promise<Served> {
-  const mounts = data === undefined ? undefined : { [dataMount]: data }
-  const offer = { root, policy: null, mounts, writable: checkpoints?.writable }
   if (signaling) {
     return serve({
-      ...offer,
+      ...pages,
       port: 0,
       attach: (server) => attachSignalProxy(server, signaling),
     })
@@ -40,9 +36,9 @@ export async function servePages(
   const mayCreate = keys.roomCheck(maxRooms)
   const own = { relay, mayCreate, ...(ice && { ice }) }
   try {
-    return await serve({ ...offer, port: masterPort, strictPort: true, signaling: own })
+    return await serve({ ...pages, port: masterPort, strictPort: true, signaling: own })
   } catch (thrown) {
     if (isPortFixed || !(thrown instanceof PortTaken)) throw thrown
-    return serve({ ...offer, port: 0, signaling: own })
+    return serve({ ...pages, port: 0, signaling: own })
   }
 }

@@ -118,10 +118,10 @@ const isForPrograms = (name: string) =>
   ) || /^SLURM_(JOB|ARRAY|STEP)_(?!\w*(TASKS|TASK_PID))\w+$/.test(name)
 
 /** errors: `config.invalid` for a job of several nodes whose launcher was started in the batch script, where it would be alone. */
-export function refuseScript({ startedPer, nodes }: SlurmJob): void {
+export function refuseScript({ startedPer, nodes }: SlurmJob, command: string): void {
   if (startedPer !== 'script' || nodes.length === 1) return
   throw new TabringError(
     'config.invalid',
-    `Slurm: expected a launcher on each of the ${nodes.length} nodes, got one, started by the batch script on ${nodes[0]}. Start it with srun: srun --ntasks-per-node=1 npx tabring run …`,
+    `Slurm: expected a launcher on each of the ${nodes.length} nodes, got one, started by the batch script on ${nodes[0]}. Start it with srun: srun --ntasks-per-node=1 ${command} …`,
   )
 }

@@ -1,11 +1,13 @@
-import type { ConsoleMessage, Page } from 'playwright'
+import type { Page } from 'playwright'
 import { type Joined, joinedName } from '../../src/distributed/launcher/joined.ts'
 import type { RankVariables } from '../../src/distributed/rendezvous/env.ts'
 import type { RelayChoice } from '../../src/distributed/rendezvous/plan-links.ts'
 import { newRoomUrl, parseRoomUrl } from '../../src/peer/room/room-url.ts'
 import { messageOf, PeerError } from '../../src/util/errors.ts'
 import { type InjectedEnvironment, injectedName } from '../../src/util/injected.ts'
+import { preparePage } from '../chromium-tabs.ts'
 import { roomOf } from '../room-of.ts'
+import { printed, type StreamName } from '../tabs.ts'
 
 /** Facts that all ranks of a group have. */
 export interface RankPlace {
@@ -16,13 +18,10 @@ export interface RankPlace {
 }
 
 export interface RankGroupOptions extends RankPlace {
-  onSay: (stream: 'stdout' | 'stderr', line: string) => void
+  onSay: (stream: StreamName, line: string) => void
   /** Closes the pages; a caller that waits for one gets the reason. */
   end: (reason: string) => Promise<void>
 }
-
-const toStderr = new Set(['error', 'warning', 'assert', 'trace'])
-const silent = new Set(['clear', 'endGroup'])
 
 /** Ranks that were opened together: their room, who of them has joined, and the first that failed. */
 export class RankGroup {
@@ -81,19 +80,17 @@ export class RankGroup {
 
   async #prepare(rank: number, newPage: (rank: number) => Promise<Page>): Promise<Page> {
     const page = await newPage(rank)
-    page.on('pageerror', (error) => this.#fail(rank, error.stack || messageOf(error)))
-    page.on('crash', () => this.#fail(rank, 'its tab crashed. Is the machine out of memory?'))
-    page.on('console', (message) => this.#say(rank, message))
-    await page.exposeFunction(joinedName, (json: string) => this.#take(JSON.parse(json)))
-    await page.addInitScript(
-      ([environmentName, value, channelName]) => {
-        Object.defineProperty(globalThis, environmentName, { value })
-        // Workers cannot call functions of the page.
-        const tell = globalThis as unknown as Record<string, (json: string) => void>
-        new BroadcastChannel(channelName).onmessage = ({ data }) => tell[channelName](data)
+    await preparePage(page, {
+      constants: { [injectedName]: environmentOf(rank, this.#room, this.options) },
+      functions: { [joinedName]: (json: string) => this.#take(JSON.parse(json)) },
+      forWorkers: [joinedName],
+      onError: (error) => this.#fail(rank, error.stack || messageOf(error)),
+      onCrash: (text) => this.#fail(rank, text),
+      onConsole: (...call) => {
+        const [stream, text] = printed(...call) ?? []
+        if (stream) this.options.onSay(stream, text!.replace(/^/gm, `[${rank}]: `))
       },
-      [injectedName, environmentOf(rank, this.#room, this.options), joinedName] as const,
-    )
+    })
     return page
   }
 
@@ -108,13 +105,6 @@ export class RankGroup {
   #take({ rank }: Joined): void {
     this.#joined.add(rank)
     if (this.#joined.size === this.options.worldSize) this.#allJoined()
-  }
-
-  #say(rank: number, message: ConsoleMessage): void {
-    const type = message.type()
-    if (silent.has(type)) return
-    const text = message.text().replace(/\n$/, '')
-    this.options.onSay(toStderr.has(type) ? 'stderr' : 'stdout', text.replace(/^/gm, `[${rank}]: `))
   }
 
   #fail(rank: number, text: string): void {

@@ -9,7 +9,8 @@ import {
   checkOptions,
   isCount,
 } from '../../src/util/options.ts'
-import { iceWithoutRoutePermissions } from '../chromium.ts'
+import { ownContext } from '../chromium-tabs.ts'
+import type { StreamName } from '../tabs.ts'
 import { RankGroup } from './rank-group.ts'
 
 /** Options of `ranks.open`. */
@@ -44,7 +45,7 @@ export interface RanksWorld {
   readonly browser: Browser
   readonly baseURL: string | undefined
   /** A line that a rank's console got, with the rank in front. */
-  readonly onSay: (stream: 'stdout' | 'stderr', line: string) => void
+  readonly onSay: (stream: StreamName, line: string) => void
 }
 
 const where = 'ranks.open'
@@ -86,12 +87,10 @@ export class OpenRanks implements Ranks {
   }
 
   async #newContexts(count: number): Promise<BrowserContext[]> {
-    const opening = Array.from({ length: count }, () => this.world.browser.newContext())
-    const contexts = await Promise.all(opening)
-    this.#contexts.push(...contexts)
-    await Promise.all(
-      contexts.map((context) => context.grantPermissions(iceWithoutRoutePermissions)),
+    const contexts = await Promise.all(
+      Array.from({ length: count }, () => ownContext(this.world.browser)),
     )
+    this.#contexts.push(...contexts)
     return contexts
   }
 

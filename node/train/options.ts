@@ -1,22 +1,18 @@
 import { basename } from 'node:path'
-import { Command, CommanderError, Option } from 'commander'
+import { Command } from 'commander'
 import { metaOf, parseTrainConfig } from '../../demos/experiments.ts'
 import { limits } from '../../src/peer/room/messages.ts'
 import { givenData, isElastic, type TrainConfig } from '../../src/trainer/settings/config.ts'
 import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'
 import { ranksNeeded } from '../../src/trainer/settings/parallel.ts'
-import type { DeviceChoice } from '../../src/util/device.ts'
 import { TabringError } from '../../src/util/errors.ts'
-import { checked, fromEnvironment, parsed, type SwitchInputs } from '../../src/util/switches.ts'
-import { browserHelp } from '../browser-choice.ts'
-import type { AdapterChoice } from '../chromium.ts'
-import { deviceFlag, threadsFlag, usageProblem, withDashes } from '../command-line.ts'
-import { deviceOf, deviceRules, type FlagRule, flagRules } from '../flag-rules.ts'
-import { addIceFlags, iceOptionsOf, iceRules } from '../ice/ice-flags.ts'
-import type { IceOptions } from '../ice/ice-source.ts'
+import { readArguments, withDashes } from '../command-line.ts'
+import { type FlagRule, flagRules } from '../flag-rules.ts'
+import { addRankFlags, type RankFlags, rankRules } from '../launch/flags.ts'
+import { type RankOptions, rankOptionsOf } from '../launch/options.ts'
 import { dataMount } from '../mounts.ts'
 import { positiveNumber, wholeNumber } from '../parse-number.ts'
-import { type RankRange, rankRange } from '../rank-range.ts'
+import type { RankRange } from '../rank-range.ts'
 import { fewRestarts } from '../restarts.ts'
 import { addSettingFlags, flaggedKeys, settingRules } from './setting-flags.ts'
 
@@ -28,12 +24,9 @@ export interface CheckpointOptions {
   resume?: { which: 'latest' | 'best' } | { file: string }
 }
 
-/** What one `npm run train` is to do. */
-export interface TrainOptions {
-  /** The ranks that begin the run, and the fewest of one with `--elastic MIN:MAX`. */
-  worldSize: number
-  /** Of `--elastic MIN:MAX`. */
-  range?: RankRange
+/** What one `npm run train` is to do. Its `elastic` is that of `--elastic MIN:MAX`: the run begins with MIN ranks. */
+export interface TrainOptions extends RankOptions {
+  restartsAll: boolean
   /** Absent: what the demo makes itself, or `givenFile`. */
   dataFolder?: string
   /** Data of a person's own, where the demo takes some. */
@@ -42,26 +35,9 @@ export interface TrainOptions {
   outFile?: string
   /** Progress as JSON lines on standard output. */
   isJson: boolean
-  /** Visible browser windows. */
-  isHeaded: boolean
-  /** A kind or a path; absent: what `TABRING_BROWSER` names, or Chromium. */
-  browser?: string
-  adapter: AdapterChoice
   /** The longest silence of a rank that is borne. */
   timeoutMs: number
   config: TrainConfig
-  /** What tabs compute on, unless something in their address says otherwise. */
-  device: DeviceChoice
-  /** Whether tabs may send their data through the server where WebRTC does not link them. */
-  isRelayed: boolean
-  /** STUN and TURN servers that tabs receive; absent: none. */
-  ice?: IceOptions
-  /** For the tabs, from flags and environment; flags go first. */
-  switches: SwitchInputs
-  /** How often a lost tab is opened again; all tabs too with `restartsAll`. */
-  maxRestarts: number
-  /** Whether all ranks start again where the run ends with a failure. */
-  restartsAll: boolean
   /** What is saved while training, and what it goes on from; absent: nothing. */
   checkpoints?: CheckpointOptions
   /** Where the spans of all ranks go, as a Chrome trace; absent: nowhere. */
@@ -76,19 +52,25 @@ function defineCommand(): Command {
     .description(
       'Trains one model in N headless browser tabs, each a rank with its own WebGPU device, over WebRTC.',
     )
-    .option(
-      '--nproc-per-node <n>',
-      'number of tabs (ranks)',
-      wholeNumber(1, limits.membersPerRoom),
-      1,
-    )
-    .option(
-      '--elastic <min:max>',
+  const texts = {
+    maxRestarts: `how many times to open again what was lost: one tab where the others continue without it, else all, from the latest checkpoint that the run has saved (default: ${fewRestarts}; without --elastic MIN:MAX single tabs only)`,
+    elastic:
       'train with MIN to MAX ranks: it begins with MIN tabs, more join it up to MAX, and a tab that is lost is opened again and joins',
-      rankRange(limits.membersPerRoom),
+  }
+  addRankFlags(command, { maxTabs: limits.membersPerRoom, texts })
+    .optionsGroup('When a rank fails:')
+    .option(
+      '--timeout <seconds>',
+      'give up on a rank that has been silent for this long',
+      positiveNumber(false),
+      120,
     )
+    .optionsGroup('Output:')
+    .option('--json', 'print one JSON object per line instead of the bar')
+    .optionsGroup('Training:')
   addSettingFlags(command)
-  command
+  return command
+    .optionsGroup('Files:')
     .option(
       '--data-file <file>',
       'your own data, for a demo that accepts some; rank 0 sends it to the others',
@@ -107,56 +89,23 @@ function defineCommand(): Command {
       wholeNumber(1),
       2,
     )
-    .option(
-      '--max-restarts <n>',
-      `how many times to open again what was lost: one tab where the others continue without it, else all, from the latest checkpoint that the run has saved (default: ${fewRestarts}; without --elastic MIN:MAX single tabs only)`,
-      wholeNumber(0, 1000),
-    )
-    .addOption(deviceFlag())
-    .addOption(threadsFlag())
-    .option('--browser <which>', browserHelp)
-    .addOption(
-      new Option('--adapter <which>', 'auto uses a GPU if there is one')
-        .choices(['auto', 'software'])
-        .default('auto'),
-    )
-    .option('--json', 'print one JSON object per line instead of the bar')
-    .option('--headed', 'show the browser')
-    .option(
-      '--timeout <seconds>',
-      'give up on a rank that has been silent for this long',
-      positiveNumber(false),
-      120,
-    )
-    .option('--debug <n>', 'log kernels, plans and values: 1 to 5, see docs/reference/switches.md')
-    .option('--naive', 'no graph rewrites, and the first variant of every op')
-    .option('--variant <op:name>', 'force kernel variants, separated by commas')
-    .option('--drop <share>', 'lose this share of the messages between tabs')
-    .option('--delay-ms <n>', 'delay each message between tabs by this time')
-    .option('--stall-rank <n>', 'this rank stops sending, without notice')
-    .option('--visible-devices <list>', 'WebGPU devices that tabs see, renumbered from 0: 0,2')
-    .option('--memory-cap <size>', 'most memory that a device of a tab may hold: 64MB')
     .option('--trace <file>', 'write a Chrome trace to this file, for Perfetto')
     .option(
       '--run-log <file>',
       'with --exact: write the hash of each step to this file, for npm run replay; also where the run fails or is stopped',
     )
-    .option(
-      '--relay',
-      'let tabs send their data through the server of this command, encrypted end to end, where WebRTC cannot link them',
-    )
+    .optionsGroup('To look for errors:')
+    .option('--naive', 'no graph rewrites, and the first variant of every op')
+    .option('--variant <op:name>', 'force kernel variants, separated by commas')
+    .option('--drop <share>', 'lose this share of the messages between tabs')
+    .option('--delay-ms <n>', 'delay each message between tabs by this time')
+    .option('--stall-rank <n>', 'this rank stops sending, without notice')
     .helpOption('-h, --help', 'show this help')
     .allowExcessArguments(false)
-  return addIceFlags(command)
 }
 
 const rules: readonly FlagRule[] = [
   { flag: '--elastic', excludes: '--no-elastic' },
-  {
-    flag: '--nproc-per-node',
-    excludes: '--elastic',
-    remedy: ', whose MAX is the number of tabs. Omit it.',
-  },
   { flag: '--data-file', excludes: '--data' },
   {
     flag: '--run-log',
@@ -171,8 +120,7 @@ const rules: readonly FlagRule[] = [
   { flag: '--keep-last', needs: '--checkpoint-dir', remedy: 'Name the folder of the checkpoints.' },
   { flag: '--tune', excludes: '--naive', remedy: ', which fixes the variants. Omit one of them.' },
   ...settingRules,
-  ...deviceRules,
-  ...iceRules,
+  ...rankRules,
 ]
 
 /**
@@ -184,143 +132,89 @@ export function parseOptions(
   argv: readonly string[],
   environment: NodeJS.ProcessEnv = process.env,
 ): { kind: 'train'; options: TrainOptions } | { kind: 'help'; text: string } {
-  let help = ''
   const command = defineCommand()
-    .exitOverride()
-    .configureOutput({
-      writeOut: (text) => {
-        help += text
-      },
-      writeErr: () => undefined,
-    })
   const together = flagRules(command, rules)
-  try {
-    command.parse(argv.map(withDashes), { from: 'user' })
-  } catch (thrown) {
-    if (thrown instanceof CommanderError && thrown.code === 'commander.helpDisplayed')
-      return { kind: 'help', text: help }
-    throw new TabringError(
-      'config.invalid',
-      `${usageProblem(thrown)} See npm run train -- --help.`,
-      { cause: thrown },
-    )
-  }
+  const text = readArguments(command, argv.map(withDashes), 'npm run train -- --help')
+  if (text !== undefined) return { kind: 'help', text }
   together.check()
-  const options = command.opts()
-  const {
-    nprocPerNode,
-    data,
-    dataFile: givenFile,
-    out,
-    json,
-    headed,
-    device,
-    numThreads,
-    browser,
-    adapter,
-    timeout,
-    debug,
+  const { dataFile: givenFile, out, json, timeout, trace, runLog, ...others } = command.opts()
+  const { checkpointDir, keepLast, naive, variant, drop, delayMs, stallRank, ...all } = others
+  const { data, resume, checkpointEvery, demo } = all
+  const settings = Object.fromEntries(flaggedKeys.map((key) => [key, all[key]]))
+  const ofRanks = Object.entries(all).filter(([key]) => !Object.hasOwn(settings, key))
+  const checkpoints = checkpointOptions({ checkpointDir, keepLast, resume })
+  const dataFolder = dataFolderOf(metaOf(demo), data)
+  const config = parseTrainConfig({
+    ...settings,
+    elastic: all.elastic !== false,
+    data: givenFile !== undefined ? givenData : dataFolder === undefined ? data : dataMount,
+    ...(checkpointDir !== undefined && { checkpointEvery: checkpointEvery ?? 0 }),
+    ...(resume !== undefined && { resume: basename(resume) }),
+  })
+  const elastic: RankRange | undefined = all.elastic || undefined
+  if (elastic) checkRange(config)
+  const words = {
     naive,
     variant,
     drop,
     delayMs,
     stallRank,
-    visibleDevices,
-    memoryCap,
-    trace,
-    runLog,
-    checkpointDir,
-    checkpointEvery,
-    keepLast,
-    resume,
-    maxRestarts,
-    elastic,
-    relay,
-    iceServers,
-    turnSecretFile,
-    turnLifetime,
-  } = options
-  const faults = { drop, delayMs, stallRank }
-  const inside = {
-    debug,
-    naive,
-    variant,
-    ...faults,
-    device: deviceOf({ device, adapter, visibleDevices }),
-    numThreads,
-    visibleDevices,
-    memoryCap,
+    trace: trace === undefined ? undefined : true,
   }
-  const flags = { ...inside, trace: trace === undefined ? undefined : true }
-  const given = Object.entries(flags).filter(([, value]) => value !== undefined)
-  const switches = {
-    ...fromEnvironment(environment),
-    ...checked('launcher', Object.fromEntries(given)),
+  const flags = { ...(Object.fromEntries(ofRanks) as unknown as RankFlags), elastic }
+  const { maxRestarts, nprocPerNode = 1, nnodes } = flags
+  const options: TrainOptions = {
+    ...rankOptionsOf(flags, words, environment),
+    command: 'npm run train --',
+    killOnBadExit: true,
+    anyPort: true,
+    dataFolder,
+    givenFile,
+    outFile: out,
+    isJson: json ?? false,
+    timeoutMs: timeout * 1000,
+    config,
+    traceFile: trace,
+    runLogFile: runLog,
+    maxRestarts: maxRestarts ?? (isElastic(config) ? fewRestarts : 0),
+    restartsAll: maxRestarts !== undefined || elastic !== undefined,
+    checkpoints,
   }
-  const checkpoints = checkpointOptions({ checkpointDir, keepLast, resume })
-  const ice = iceOptionsOf({ iceServers, turnSecretFile, turnLifetime }, environment)
-  const dataFolder = dataFolderOf(metaOf(options.demo), data)
-  const range: RankRange | undefined = elastic || undefined
-  const config = parseTrainConfig({
-    ...Object.fromEntries(flaggedKeys.map((key) => [key, options[key]])),
-    elastic: elastic !== false,
-    data: givenFile !== undefined ? givenData : dataFolder === undefined ? data : dataMount,
-    ...(checkpointDir !== undefined && { checkpointEvery: checkpointEvery ?? 0 }),
-    ...(resume !== undefined && { resume: basename(resume) }),
-  })
-  if (range) checkRange(config)
-  const { min: worldSize, max } = range ?? { min: nprocPerNode, max: nprocPerNode }
-  if (config.batchSize < max)
-    throw new TabringError(
-      'config.invalid',
-      `--batch-size: expected ${max} or more for ${max} ranks, got ${config.batchSize}. Raise it, or lower ${range ? 'MAX of --elastic' : '--nproc-per-node'}.`,
+  const tabs = elastic?.max ?? nprocPerNode
+  // Elsewhere it is known when all launchers are there.
+  const isKnown = nnodes === undefined && !environment.SLURM_PROCID
+  if (isKnown && typeof tabs === 'number') checkRanks(options, tabs)
+  return { kind: 'train', options }
+}
+
+/** errors: `config.invalid` for settings that do not suit a run of so many ranks. */
+export function checkRanks(
+  { config, elastic, relay, switches }: TrainOptions,
+  ranks: number,
+): void {
+  const refuse = (text: string) => {
+    throw new TabringError('config.invalid', text)
+  }
+  const { batchSize, aggregation, parallel } = config
+  if (batchSize < ranks)
+    refuse(
+      `--batch-size: expected ${ranks} or more for ${ranks} ranks, got ${batchSize}. Raise it, or lower ${elastic ? 'MAX of --elastic' : '--nproc-per-node'}.`,
     )
-  if (['trimmedMean', 'median'].includes(config.aggregation) && max < 3)
-    throw new TabringError(
-      'config.invalid',
-      `--aggregation: ${config.aggregation} needs 3 ranks or more, of which the others outvote a wrong one, got ${max}. Start 3, or omit it.`,
+  if (['trimmedMean', 'median'].includes(aggregation) && ranks < 3)
+    refuse(
+      `--aggregation: ${aggregation} needs 3 ranks or more, of which the others outvote a wrong one, got ${ranks}. Start 3, or omit it.`,
     )
-  if (relay && max === 1)
-    throw new TabringError(
-      'config.invalid',
-      '--relay: one rank sends to nobody. Start more with --nproc-per-node, or omit it.',
+  if (relay && ranks === 1)
+    refuse('--relay: one rank sends to nobody. Start more with --nproc-per-node, or omit it.')
+  if (Number(switches.stallRank) >= ranks)
+    refuse(
+      `--stall-rank: expected a rank below ${ranks}, the number of ranks, got ${switches.stallRank}. Lower it.`,
     )
-  if (Number(stallRank) >= max)
-    throw new TabringError(
-      'config.invalid',
-      `--stall-rank: expected a rank below ${max}, the number of ranks, got ${stallRank}. Lower it.`,
-    )
-  const needed = ranksNeeded(config.parallel, nprocPerNode)
+  const needed = ranksNeeded(parallel, ranks)
   if (needed)
-    throw new TabringError(
-      'config.invalid',
-      `--nproc-per-node: --parallel ${config.parallel} needs ${needed}, got ${nprocPerNode}. Start that number, or choose other pipelines.`,
+    refuse(
+      `--nproc-per-node: --parallel ${parallel} needs ${needed}, got ${ranks}. Start that number, or choose other pipelines.`,
     )
-  return {
-    kind: 'train',
-    options: {
-      worldSize,
-      ...(range && { range }),
-      dataFolder,
-      ...(givenFile !== undefined && { givenFile }),
-      outFile: out,
-      isJson: json ?? false,
-      isHeaded: headed ?? false,
-      browser,
-      adapter,
-      device: parsed('device', switches.device),
-      timeoutMs: timeout * 1000,
-      config,
-      switches,
-      traceFile: trace,
-      runLogFile: runLog,
-      maxRestarts: maxRestarts ?? (isElastic(config) ? fewRestarts : 0),
-      restartsAll: maxRestarts !== undefined || range !== undefined,
-      isRelayed: relay ?? false,
-      ...(ice && { ice }),
-      ...(checkpoints && { checkpoints }),
-    },
-  }
 }
 
 /** errors: `config.invalid` for a run that cannot be elastic. */

@@ -1,8 +1,7 @@
-import cliProgress from 'cli-progress'
 import type { Metric } from '../../src/trainer/settings/demo-meta.ts'
 import { formatRanks } from '../../src/util/format-ranks.ts'
 import type { Output } from '../output.ts'
-import { Rate } from '../rate.ts'
+import { Screen } from '../screen.ts'
 import { oneLine, type RankResult, type TabEvent } from './tab-group.ts'
 
 /** Output of a run for the person who started it. */
@@ -23,7 +22,8 @@ export interface OutSummary {
 }
 
 export interface ReportSettings {
-  isJson: boolean
+  readonly isJson: boolean
+  /** Of the start that is on. */
   worldSize: number
   /** Passes that are asked for; null where steps are. */
   epochs: number | null
@@ -31,12 +31,10 @@ export interface ReportSettings {
   metric: Metric
 }
 
-/** The bar on a terminal, plain lines elsewhere, or JSON lines when asked for. Notes go to `error`. */
+/** Lines, on a terminal with a bar below them, or JSON lines when asked for. Notes go to `error`. */
 export function makeReporter(settings: ReportSettings, output: Output, error: Output): Reporter {
-  if (settings.isJson) return new JsonReporter(settings, output, error)
-  return output.isTTY
-    ? new BarReporter(settings, output, error)
-    : new LineReporter(settings, output, error)
+  const Kind = settings.isJson ? JsonReporter : PeopleReporter
+  return new Kind(settings, output, error)
 }
 
 /** Which events are reported: those of rank 0, those of a rank that waits for others, and once what all ranks have found, who waits outside, whose connection is slow, and whose gradients do not count. */
@@ -74,7 +72,6 @@ class ReportedEvents {
 }
 
 type StepEvent = Extract<TabEvent, { event: 'step' }>
-type EvaluationEvent = Extract<TabEvent, { event: 'evaluation' }>
 
 /** The objects that `--json` prints, one a line: rank 0's steps and tests, its checkpoints, changes of ranks, and the end. */
 class JsonReporter implements Reporter {
@@ -166,7 +163,6 @@ const phaseNames: Record<string, string> = {
 }
 
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
-const rateText = (rate: number) => (Number.isNaN(rate) ? '-' : whole.format(rate))
 const metricText = ({ unit }: Metric, value: number | null | undefined) =>
   value === null || value === undefined
     ? 'unknown'
@@ -182,13 +178,13 @@ const bothText = (metric: Metric, loss: number | null, value: number | null) =>
       : `loss ${lossText(loss)}, ${metricText(metric, value)}`
 const lossText = (loss: number | null) => (loss === null ? 'not a number' : loss.toFixed(4))
 
-/** Time between two plain lines about steps, or about a state that is sent. */
+/** Time between two lines about a state that is sent. */
 const lineEveryMs = 5000
 
-/** Words for people: what the bar and the plain lines share. */
-abstract class PeopleReporter implements Reporter {
-  protected readonly rate = new Rate()
-  protected stepsDone = 0
+/** Words for people. */
+class PeopleReporter implements Reporter {
+  readonly #screen: Screen
+  #stepsDone = 0
   readonly #reported = new ReportedEvents()
   readonly #partsMs = new Map<string, number>()
   #lastStateMs = Number.NEGATIVE_INFINITY
@@ -197,19 +193,24 @@ abstract class PeopleReporter implements Reporter {
   #best: string | undefined
 
   constructor(
-    protected readonly settings: ReportSettings,
-    protected readonly output: Output,
-    protected readonly error: Output,
-  ) {}
+    private readonly settings: ReportSettings,
+    private readonly output: Output,
+    error: Output,
+  ) {
+    this.#screen = new Screen('train', output, error)
+  }
 
   note(line: string): void {
-    this.error.write(`train: ${line}\n`)
+    this.#screen.note(line)
   }
 
   event(event: TabEvent): void {
     if (!this.#reported.takes(event)) return
-    if (event.event === 'phase') this.phase(phaseNames[event.phase] ?? event.phase)
-    if (event.event === 'evaluation') this.evaluation(event)
+    if (event.event === 'phase') this.#screen.phase(phaseNames[event.phase] ?? event.phase)
+    if (event.event === 'evaluation') {
+      const { epoch, loss, value } = event
+      this.#print(`epoch ${epoch + 1}: test ${bothText(this.settings.metric, loss, value)}`)
+    }
     if (event.event === 'resumed') this.#resumed(event)
     if (event.event === 'devices') this.#tellDevices(event.devices)
     if (event.event === 'regrouped')
@@ -232,14 +233,13 @@ abstract class PeopleReporter implements Reporter {
     if (event.event === 'checkpoint') {
       this.#latest = event.name
       if (event.isBest) this.#best = event.name
-      this.checkpoint(event.name, event.isBest)
+      this.#print(`checkpoint ${event.name}${event.isBest ? ', the best so far' : ''}`)
     }
     if (event.event === 'step') {
-      this.stepsDone++
-      this.rate.step(performance.now(), event.globalSamples)
+      this.#stepsDone++
       for (const [part, ms] of Object.entries(event.times))
         this.#partsMs.set(part, (this.#partsMs.get(part) ?? 0) + ms)
-      this.step(event)
+      this.#step(event)
     }
   }
 
@@ -260,7 +260,7 @@ abstract class PeopleReporter implements Reporter {
   /** Rank 0's mean step by part. */
   #stepText(): string {
     const mean = (part: string) => {
-      const ms = (this.#partsMs.get(part) ?? 0) / Math.max(1, this.stepsDone)
+      const ms = (this.#partsMs.get(part) ?? 0) / Math.max(1, this.#stepsDone)
       return ms.toFixed(ms < 10 ? 2 : 1)
     }
     const parts = [...this.#partsMs.keys()].filter((part) => part !== 'total')
@@ -281,11 +281,20 @@ abstract class PeopleReporter implements Reporter {
       this.note(`no longer bit for bit the saved run: ${differences.join('; ')}`)
   }
 
-  protected abstract phase(name: string): void
-  protected abstract checkpoint(name: string, isBest: boolean): void
-  protected abstract step(event: StepEvent): void
-  protected abstract evaluation(event: EvaluationEvent): void
-  abstract stop(): void
+  #print(line: string): void {
+    this.#screen.print('stdout', line)
+  }
+
+  #step({ step, totalSteps, epoch, loss, globalSamples: samples }: StepEvent): void {
+    const { epochs } = this.settings
+    // A line says the epoch after its last step.
+    const ofBar = this.output.isTTY ? { epoch, epochs: epochs ?? undefined } : {}
+    this.#screen.progress({ step, totalSteps, loss, samples, ...ofBar })
+  }
+
+  stop(): void {
+    this.#screen.stop()
+  }
 
   done(results: RankResult[], outFile: OutSummary | null): void {
     this.stop()
@@ -298,8 +307,9 @@ abstract class PeopleReporter implements Reporter {
       [
         `test           ${bothText(metric, heldOutLoss, value)}`,
         `last step      ${bothText(metric, loss, trainValue)}`,
-        `time           ${seconds.toFixed(1)} s for ${whole.format(steps)} steps on ${ranks}, ${rateText(samples / seconds)} samples/s`,
-        `step time      ${this.#stepText()}`,
+        `time           ${seconds.toFixed(1)} s for ${whole.format(steps)} steps on ${ranks}, ${samples > 0 ? whole.format(samples / seconds) : '-'} samples/s`,
+        // Of rank 0, which may be another machine's.
+        ...(this.#stepsDone > 0 ? [`step time      ${this.#stepText()}`] : []),
         `sent           ${bytes.join(', ')}`,
         ...relayedText(results),
         `weights        ${outFile ? `${outFile.path} (${sizeText(outFile.sizeBytes)})` : 'not saved; pass --out FILE to save them'}`,
@@ -326,83 +336,4 @@ function sizeText(bytes: number): string {
   return bytes >= 2 ** 20
     ? `${(bytes / 2 ** 20).toFixed(1)} MiB`
     : `${(bytes / 2 ** 10).toFixed(1)} KiB`
-}
-
-class BarReporter extends PeopleReporter {
-  readonly #bar = new cliProgress.SingleBar(
-    {
-      format:
-        '{phase} [{bar}] {value}/{total} | epoch {epoch} | loss {loss} | {rate} samples/s | eta {eta_formatted}',
-      hideCursor: true,
-      stopOnComplete: false,
-      clearOnComplete: false,
-      stream: this.output as NodeJS.WritableStream,
-      etaBuffer: 50,
-      fps: 10,
-    },
-    cliProgress.Presets.shades_classic,
-  )
-  #phase = ''
-  #isDrawn = false
-
-  protected override phase(name: string): void {
-    this.#phase = name
-    if (this.#isDrawn) this.#bar.update({ phase: name })
-    else this.output.write(`${name}…\n`)
-  }
-
-  protected override step(event: StepEvent): void {
-    const { epochs } = this.settings
-    const payload = {
-      phase: this.#phase,
-      epoch: `${event.epoch + 1}${epochs === null ? '' : `/${epochs}`}`,
-      loss: lossText(event.loss),
-      rate: rateText(this.rate.perSec),
-    }
-    if (!this.#isDrawn) this.#bar.start(event.totalSteps, 0, payload)
-    this.#isDrawn = true
-    this.#bar.update(event.step, payload)
-  }
-
-  protected override checkpoint(): void {
-    // The summary names the latest and the best one.
-  }
-
-  protected override evaluation(): void {
-    // The summary tells the accuracy; the bar has no place for it.
-  }
-
-  override stop(): void {
-    if (this.#isDrawn) this.#bar.stop()
-    this.#isDrawn = false
-  }
-}
-
-class LineReporter extends PeopleReporter {
-  #lastLineMs = Number.NEGATIVE_INFINITY
-
-  protected override phase(name: string): void {
-    this.output.write(`${name}…\n`)
-  }
-
-  protected override step(event: StepEvent): void {
-    const now = performance.now()
-    if (now - this.#lastLineMs < lineEveryMs && event.step !== event.totalSteps) return
-    this.#lastLineMs = now
-    this.output.write(
-      `step ${event.step}/${event.totalSteps}  loss ${lossText(event.loss)}  ${rateText(this.rate.perSec)} samples/s\n`,
-    )
-  }
-
-  protected override checkpoint(name: string, isBest: boolean): void {
-    this.output.write(`checkpoint ${name}${isBest ? ', the best so far' : ''}\n`)
-  }
-
-  protected override evaluation({ epoch, loss, value }: EvaluationEvent): void {
-    this.output.write(`epoch ${epoch + 1}: test ${bothText(this.settings.metric, loss, value)}\n`)
-  }
-
-  override stop(): void {
-    // Lines are whole as they are.
-  }
 }

@@ -1,79 +1,54 @@
 import { stripVTControlCharacters } from 'node:util'
 import * as v from 'valibot'
 import { memberOf } from '../../src/peer/room/lives.ts'
-import type { LoggedEvent } from '../../src/trainer/watch/run-log.ts'
 import { errorCodes } from '../../src/util/error-codes.ts'
 import { type ErrorCode, PeerError, TabringError } from '../../src/util/errors.ts'
 import type { RunEvent } from '../../src/worker/api.ts'
+import { graceMs, isEcho, nearest } from '../nearest-failure.ts'
+
+type Of<Name extends RunEvent['event']> = Extract<RunEvent, { event: Name }>
+
+/** Of an event these fields, and those of `InJson`, which has null for NaN and the infinities. */
+type Part<Name extends RunEvent['event'], Keys extends keyof Of<Name>, InJson = object> = Pick<
+  Of<Name>,
+  'event' | 'rank' | Exclude<Keys, keyof InJson>
+> &
+  InJson
+type Measured = { readonly loss: number | null; readonly value: number | null }
 
 /**
- * What tabs tell while they run, through the page function `__tabringEvent`: the part of the trainer's events that the
- * launcher uses. Steps are counted from 1, epochs from 0; every rank tells its own.
+ * Events that tabs report while they run, through the page function `__tabringEvent`: the part of the trainer's that the launcher uses. Every rank
+ * reports its events.
  */
 export type TabEvent =
-  | { event: 'phase'; phase: string; rank: number }
-  | {
-      event: 'step'
-      step: number
-      totalSteps: number
-      epoch: number
-      /** Of the global batch; null stands for NaN and the infinities, which JSON lacks. */
-      loss: number | null
-      /** The demo's metric over the same samples. */
-      value: number | null
-      /** Of all ranks. */
-      globalSamples: number
-      rank: number
-      /** Milliseconds by part; `total` is their sum. */
-      times: Readonly<Record<string, number>>
-      /** With `exact`: of the state before the step. */
-      stateHash?: string
-    }
-  | {
-      event: 'evaluation'
-      step: number
-      epoch: number
-      /** Over held-out samples; null stands for what JSON lacks. */
-      loss: number | null
-      metric: string
-      value: number | null
-      rank: number
-    }
-  | { event: 'paused' | 'continued'; step: number; rank: number }
-  | {
-      event: 'resumed'
-      step: number
-      epoch: number
-      /** Null before any evaluation. */
-      best: number | null
-      /** How many ranks have a file of it, where they were asked. */
-      holders?: number
-      stepsLeft: number
-      differences: readonly string[]
-      rank: number
-    }
-  | { event: 'checkpoint'; step: number; name: string; isBest: boolean; rank: number }
-  /** With `exact`: from the next step on ranks take these shares of each batch, by rank. */
-  | { event: 'assigned'; step: number; samples: readonly number[]; rank: number }
-  /** With `exact`: who trains after that step. */
-  | (Extract<LoggedEvent, { event: 'group' }> & { rank: number })
-  /** After that step one had lost its device and opened another; with `exact` also, ranks were found to have other bits than the run. */
-  | { event: 'unlike'; step: number; text: string; isLasting: boolean; rank: number }
-  | Extract<
-      RunEvent,
-      {
-        event:
-          | 'devices'
-          | 'leftOut'
-          | 'unsaved'
-          | 'lost'
-          | 'regrouped'
-          | 'state'
-          | 'waits'
-          | 'holdsUp'
-          | 'broke'
-          | 'undecided'
-      }
+  | Part<
+      'step',
+      'step' | 'totalSteps' | 'epoch' | 'globalSamples' | 'stateHash',
+      Measured & { readonly times: Readonly<Record<string, number>> }
+    >
+  | Part<'evaluation', 'step' | 'epoch' | 'metric', Measured>
+  | Part<
+      'resumed',
+      'step' | 'epoch' | 'holders' | 'stepsLeft' | 'differences',
+      { readonly best: number | null }
+    >
+  | Part<'paused' | 'continued', 'step'>
+  | Part<'group', 'step' | 'members' | 'proof'>
+  | Part<'unlike', 'step' | 'text' | 'isLasting'>
+  | Of<
+      | 'phase'
+      | 'checkpoint'
+      | 'assigned'
+      | 'devices'
+      | 'leftOut'
+      | 'unsaved'
+      | 'lost'
+      | 'regrouped'
+      | 'state'
+      | 'waits'
+      | 'holdsUp'
+      | 'broke'
+      | 'undecided'
     >
 
 /** What a tab tells at its end, through `__tabringDone`; fields beyond these pass unread. */
@@ -159,15 +134,6 @@ export interface TabGroupOptions {
   readonly onStepsLost?: (text: string) => void
 }
 
-/** How long the other ranks may still report after the first failure: theirs may be the cause. */
-const graceMs = 700
-
-/** Failures that tell of another rank's failure, and so are shown only when nothing better comes. */
-function distance(code: string): number {
-  if (code === 'peer.aborted') return 2
-  return code.startsWith('peer.') || code.startsWith('signal.') ? 1 : 0
-}
-
 /**
  * What is known of a run's tabs: collects their words, and settles `finished` once.
  *
@@ -176,11 +142,11 @@ function distance(code: string): number {
 export class TabGroup {
   /** The results in rank order, when every tab has ended well. errors: the failure nearest to the cause. */
   readonly finished: Promise<RankResult[]>
-  /** Resolves when any tab has sent an event. */
+  /** Resolves when any tab has sent an event: the run has begun. */
   readonly firstWord: Promise<void>
   readonly #tabs: TabState[]
   readonly #options: TabGroupOptions
-  readonly #failures: { error: Error; distance: number }[] = []
+  readonly #failures: TabringError[] = []
   /** Tabs that were lost since the run last continued with other ranks. */
   #lost: string[] = []
   #hearFirstWord!: () => void
@@ -206,6 +172,11 @@ export class TabGroup {
     this.finished.catch(() => undefined)
     this.#lastHeardMs = performance.now()
     this.#watchdog = setInterval(() => this.#checkSilence(timeoutMs), Math.min(1000, timeoutMs / 4))
+  }
+
+  /** Null as long as it has none. */
+  rankOf(tab: number): number | null {
+    return this.#tabs[tab].rank
   }
 
   /** `rank 2`, or `tab 3 of 4` as long as it has no rank. */
@@ -283,7 +254,7 @@ export class TabGroup {
   }
 
   /** Takes the loss of `tab`: an elastic run that has begun continues with the others. Else it is a failure. */
-  lose(tab: number, text: string, code = 'worker.dead'): void {
+  lose(tab: number, text: string, code = ''): void {
     const state = this.#tabs[tab]
     if (state.isGone || this.#isOver) return
     const hasOthers = this.#tabs.some((one) => one !== state && !one.isGone && one.rank !== null)
@@ -296,15 +267,20 @@ export class TabGroup {
   fail(tab: number, code: string, message: string): void {
     const { joins, isGone, rank } = this.#tabs[tab]
     if (isGone || this.#isOver || (joins && rank === null && this.#goesOn(tab, message))) return
-    const known = Object.hasOwn(errorCodes, code) ? (code as ErrorCode) : 'peer.lost'
+    const known = Object.hasOwn(errorCodes, code) ? (code as ErrorCode) : 'worker.dead'
     const name = this.nameOf(tab)
     const text = message.startsWith(`${name}:`) ? message : `${name}: ${message}`
-    this.#add(new TabringError(known, oneLine(text)), distance(code))
+    this.#failures.push(new TabringError(known, oneLine(text)))
+    clearInterval(this.#watchdog)
+    const end = () => this.#reject(nearest(this.#failures)!)
+    if (isEcho(code)) this.#timer ??= setTimeout(end, graceMs)
+    else end()
   }
 
   /** Ends the run with a failure that no tab reported, such as the browser's end. */
   failAll(error: Error): void {
-    this.#add(error, -1)
+    clearInterval(this.#watchdog)
+    this.#reject(error)
   }
 
   /** Stops waiting; `finished` stays as it is, or pending. */
@@ -312,18 +288,6 @@ export class TabGroup {
     this.#isOver = true
     clearInterval(this.#watchdog)
     clearTimeout(this.#timer)
-  }
-
-  #add(error: Error, distance: number): void {
-    this.#failures.push({ error, distance })
-    clearInterval(this.#watchdog)
-    if (distance < 0) this.#tellFailure()
-    this.#timer ??= setTimeout(() => this.#tellFailure(), graceMs)
-  }
-
-  #tellFailure(): void {
-    const nearest = Math.min(...this.#failures.map((failure) => failure.distance))
-    this.#reject(this.#failures.find((failure) => failure.distance === nearest)!.error)
   }
 
   /** Whether the run continues without the tab. */

@@ -186,7 +186,9 @@ export class Room {
       const done = JSON.parse(words)
       if (done.ok) this.hashes.add(done.result.paramHash)
     })
-    await page.goto(tabAddress(this.#url, formatFragment(this.#link), 'join', this.#options))
+    await page.goto(
+      tabAddress(this.#url, formatFragment(this.#link), 'join', { ...this.#options, worldSize: 1 }),
+    )
     return page
   }
 
@@ -200,7 +202,7 @@ export class Room {
 }
 
 const silent = () => undefined
-const launchFor = ({ adapter, device, isHeaded }: TrainOptions): Promise<Browser> =>
+const launchFor = ({ adapter, device, headed: isHeaded = false }: TrainOptions): Promise<Browser> =>
   launchForTraining(adapter, { device, isHeaded, timesKernels: false }, silent)
 
 /** Trains once in each world, slowly enough for what happens there; `onWorld` gets what came of it. errors: those of the runs. */
@@ -210,7 +212,7 @@ export async function churn(
   signal: AbortSignal,
   onWorld: (world: World, room: Pick<Room, 'hashes' | 'stops' | 'shares'>) => void,
 ): Promise<void> {
-  const { adapter, device, isHeaded, dataFolder } = options
+  const { adapter, device, headed: isHeaded = false, dataFolder } = options
   const mounts = dataFolder === undefined ? undefined : { [dataMount]: dataFolder }
   for (const world of worlds) {
     const host = await openTrainingHost({ adapter, device, isHeaded, note: silent, mounts })

@@ -1,4 +1,5 @@
 import type { Env } from '../../../src/util/env.ts'
+import { graceMs, isEcho, nearest } from '../../nearest-failure.ts'
 import { codeFailsAgain, type Restarts } from '../../restarts.ts'
 import type { Failure, LauncherMember, Order, Part, Report } from './messages.ts'
 
@@ -36,9 +37,6 @@ export interface LauncherHandle {
   lost(text: string): void
 }
 
-/** How long a failure that may be the echo of another's waits for it. */
-const graceMs = 700
-
 /** A launcher that received a stop has this long to close its tabs; longer than its own limits on that together. units: ms. */
 const stopMs = 30_000
 
@@ -46,9 +44,6 @@ const defaultLastCallMs = 30_000
 
 /** How often launchers may come to a run that is on: each start has a room, and a server has a limit of rooms. */
 export const maxComings = 1000
-
-/** Failures that tell of another rank's failure: ranks that lose a neighbour say so, as a rule before the neighbour's own words arrive. */
-const isEcho = ({ code }: Failure) => code.startsWith('peer.') || code.startsWith('signal.')
 
 /**
  * Decides for all launchers of a run when ranks start, stop, start again, and how the run ended.
@@ -243,7 +238,7 @@ export class Leader {
   #fail(failure: Failure): void {
     this.#failures.push(failure)
     if (this.#state !== 'running' || !this.#options.isKilling) return
-    if (!isEcho(failure)) this.#stop()
+    if (!isEcho(failure.code)) this.#stop()
     else if (this.#failures.length === 1) {
       this.#cancelGrace = this.#options.env.after(graceMs, () => this.#stop())
     }
@@ -268,9 +263,9 @@ export class Leader {
     this.#cancelGrace()
     this.#cancelStop()
     const { restarts, log } = this.#options
-    const first = this.#first()
+    const first = nearest(this.#failures)
     if (first) {
-      const isFinal = this.#hasLost || codeFailsAgain(first.code, true)
+      const isFinal = this.#hasLost || codeFailsAgain(first.code, first.hasTrained ?? true)
       const restart = isFinal ? null : restarts.take()
       if (!restart) {
         this.#finish()
@@ -303,17 +298,13 @@ export class Leader {
     )
   }
 
-  #first(): Failure | undefined {
-    return this.#failures.find((failure) => !isEcho(failure)) ?? this.#failures[0]
-  }
-
   #finish(): void {
     this.#state = 'over'
     this.#cancelGrace()
     this.#cancelStop()
     this.#cancelJoin()
     this.#endLastCall()
-    const failure = this.#first() ?? null
+    const failure = nearest(this.#failures) ?? null
     for (const slot of this.#slots) slot.send({ type: 'finish', failure })
   }
 

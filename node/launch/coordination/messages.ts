@@ -50,6 +50,8 @@ const failureSchema = v.object({
   code: text(100),
   /** What happened, with the stack where there is one. */
   text: text(20_000),
+  /** Absent where that is not known. */
+  hasTrained: v.optional(v.boolean()),
 })
 /** Why a run failed. */
 export type Failure = v.InferOutput<typeof failureSchema>

@@ -1,4 +1,4 @@
-import type { GroupEnds } from '../../../src/distributed/launcher/next-group.ts'
+import { type GroupEnds, groupEndsName } from '../../../src/distributed/launcher/next-group.ts'
 
 /** A rank's place in one group of an elastic run. */
 export interface Place {
@@ -10,8 +10,8 @@ export interface Place {
 
 /** What the groups need of a tab. */
 export interface Member {
-  /** Tells its page that the current group ends. */
-  tell(words: GroupEnds): void
+  /** Calls a function of its page, with the words that the current group ends. */
+  tell(name: string, words: GroupEnds): void
 }
 
 export interface ElasticGroupsOptions<Tab> {
@@ -179,7 +179,7 @@ export class ElasticGroups<Tab extends Member> {
         state.notified === 'nothing' || (state.notified === 'planned' && words.kind !== 'planned')
       if (!isNews) continue
       state.notified = words.kind
-      tab.tell(words)
+      tab.tell(groupEndsName, words)
     }
   }
 

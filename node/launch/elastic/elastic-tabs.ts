@@ -3,14 +3,16 @@ import type { InjectedEnvironment } from '../../../src/util/injected.ts'
 import { MinRanks } from '../../min-ranks.ts'
 import type { RankRange } from '../../rank-range.ts'
 import { codeFailsAgain, type Restarts } from '../../restarts.ts'
-import { openTabs, type TabFailure, type TabRun, type TabsOptions } from '../tabs.ts'
+import { OpenTabs, type TabFailure, type TabRun, type TabsOptions } from '../../tabs.ts'
+import { type ModulePage, moduleTab } from '../tabs.ts'
 import { ElasticGroups, type Place } from './elastic-groups.ts'
 
 /** A rank notices the end of its group only when it next uses the group. units: ms. */
 const answerMs = 60_000
 
 export interface ElasticTabsOptions
-  extends Omit<TabsOptions, 'tabs' | 'onFailure' | 'onEnd' | 'onNextGroup' | 'onTrained'> {
+  extends Omit<TabsOptions, 'onFailure'>,
+    Omit<ModulePage, 'onEnd' | 'onNextGroup' | 'onTrained'> {
   range: RankRange
   restarts: Restarts
   /** How long ranks wait until enough of them are there. units: ms. */
@@ -32,19 +34,19 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
   const { min, max } = range
   const { variables, args } = environmentOf({ group: 0, rank: 0, worldSize: max })
   const early = Object.entries(variables).filter(([name]) => !groupVariables.has(name))
-  const tabOf = (rank: number) => ({
-    rank,
-    environment: { variables: Object.fromEntries(early), args },
-  })
+  const open = (rank: number) => {
+    const environment = { variables: Object.fromEntries(early), args }
+    groups.opened(tabs.open(moduleTab({ rank, environment }, page)))
+  }
   const groups = new ElasticGroups<TabRun>({
     min,
     max,
     nextNumber,
     answerMs,
-    onFormed: ({ worldSize }, tabs, others) => {
+    onFormed: ({ worldSize }, inside, others) => {
       if (groups.hasBegun) log(`continuing with ${worldSize} rank${worldSize === 1 ? '' : 's'}`)
       clearTimeout(late)
-      for (const [rank, tab] of [...tabs, ...others].entries()) tab.rank = rank
+      for (const [rank, tab] of [...inside, ...others].entries()) tab.rank = rank
     },
     onEndedEarly: () =>
       fail({
@@ -64,7 +66,7 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
   const fail = (failure: TabFailure) => {
     end()
     onFailure(failure)
-    open.abandon()
+    tabs.abandon()
   }
   const endBy = (error: Error & { code?: string }) =>
     fail({ rank: null, code: error.code ?? '', text: error.message })
@@ -107,20 +109,22 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
       return
     }
     log(`rank ${rank}: ${line}`)
-    if (line !== text) options.onSay(tab.rank, 'stderr', text)
+    if (line !== text) options.onSay(tab, 'stderr', text)
     const restart = groups.hasEndedWell ? null : restarts.take()
     log(restart ? `${restart}: its tab is opened again` : 'no tab is opened in its place')
-    if (restart) groups.opened(open.open(tabOf(tab.rank)))
+    if (restart) open(tab.rank)
     groups.lost(tab, `rank ${rank}: ${line}`)
     countRanks()
   }
-  const open = openTabs({
+  const tabs = new OpenTabs({
     ...options,
-    tabs: [],
     onFailure: (failure, tab) => {
       if (tab) lose(failure, tab)
       else fail(failure)
     },
+  })
+  const page: ModulePage = {
+    ...options,
     onEnd: (tab) => endTab(tab),
     onTrained: (tab) => endTab(tab),
     onNextGroup: async (tab) => {
@@ -128,10 +132,10 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
       countRanks()
       return environmentOf(await asked).variables
     },
-  })
-  for (let rank = 0; rank < max; rank++) groups.opened(open.open(tabOf(rank)))
+  }
+  for (let rank = 0; rank < max; rank++) open(rank)
   try {
-    await open.ended
+    await tabs.ended()
   } finally {
     end()
   }

@@ -168,10 +168,14 @@ export class RoomMember {
     return this.#compute.api.open(undefined, givenSwitches())
   }
 
-  /** Enters the room. errors: SignalError with the server's reason, `signal.lost`. */
+  /** Enters the room; may be called again where that failed. errors: SignalError with the server's reason, `signal.lost`. */
   async join(adapter: AdapterFacts): Promise<void> {
     this.#adapter = adapter
-    await this.#enter(await this.#wayTo(this.#options.link), adapter, this.#options.mode)
+    const way = await this.#wayTo(this.#options.link)
+    await this.#enter(way, adapter, this.#options.mode).catch((thrown) => {
+      way.ports?.close()
+      throw thrown
+    })
   }
 
   /** Changes nothing in the room where this tab is. errors: `signal.lost` where it has left meanwhile. */

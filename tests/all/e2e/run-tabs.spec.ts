@@ -8,8 +8,9 @@ import { type BuiltProgram, buildProgram } from '../../../node/launch/build-prog
 import { countTabs } from '../../../node/launch/devices.ts'
 import type { TabChoice } from '../../../node/launch/flags.ts'
 import { sourceLines } from '../../../node/launch/source-lines.ts'
-import { type RankTab, runTabs, type TabFailure } from '../../../node/launch/tabs.ts'
+import { runTabs } from '../../../node/launch/tabs.ts'
 import { type Served, serve } from '../../../node/serve.ts'
+import type { TabFailure } from '../../../node/tabs.ts'
 import { launchBrowser } from '../../support/launch-browser.ts'
 
 /** The tabs of a launcher: what ends a rank, and what is told of it. */
@@ -116,18 +117,16 @@ async function run(
   const received: Report = { failures: [], said: [], progress: [], devices: [] }
   const up = new Set<number>()
   const control = stop ?? new AbortController()
-  await runTabs({
+  const ranks = modes.map((mode, rank) => ({
+    rank,
+    environment: { variables: { RANK: String(rank) }, args: [mode] },
+  }))
+  await runTabs(ranks, {
     browser: chromiumTabs(browser),
     url: served.localUrl,
-    tabs: modes.map(
-      (mode, rank): RankTab => ({
-        rank,
-        environment: { variables: { RANK: String(rank) }, args: [mode] },
-      }),
-    ),
     switches: {},
     stop: control.signal,
-    onSay: (rank, stream, text) => {
+    onSay: ({ rank }, stream, text) => {
       received.said.push(`${rank} ${stream} ${text}`)
       if (text.startsWith('up ') && up.add(rank).size === modes.length) onUp?.()
     },

@@ -15,7 +15,7 @@ class Tab {
 
   constructor(readonly name: string) {}
 
-  tell(words: GroupEnds): void {
+  tell(_: string, words: GroupEnds): void {
     this.received.push(words)
   }
 }

@@ -3,19 +3,27 @@ import {
   type ElasticTabsOptions,
   runElasticTabs,
 } from '../../../node/launch/elastic/elastic-tabs.ts'
-import type { OpenTabs, RankTab, TabRun, TabsOptions } from '../../../node/launch/tabs.ts'
 import { Restarts } from '../../../node/restarts.ts'
-import type { GroupEnds } from '../../../src/distributed/launcher/next-group.ts'
+import type { RankTab, TabRun, TabsOptions } from '../../../node/tabs.ts'
+import { type GroupEnds, nextGroupName } from '../../../src/distributed/launcher/next-group.ts'
+import { endName } from '../../../src/distributed/launcher/rank-end.ts'
+import { type InjectedEnvironment, injectedName } from '../../../src/util/injected.ts'
 
-vi.mock('../../../node/launch/tabs.ts', () => ({
-  openTabs: (options: TabsOptions): OpenTabs => {
-    given = options
-    return {
-      ended: new Promise((resolve) => {
+vi.mock('../../../node/tabs.ts', () => ({
+  OpenTabs: class {
+    constructor(options: TabsOptions) {
+      given = options
+    }
+    open(tab: RankTab) {
+      return new Tab(tab)
+    }
+    abandon() {
+      endAll()
+    }
+    ended() {
+      return new Promise<void>((resolve) => {
         endAll = resolve
-      }),
-      open: (tab) => new Tab(tab) as unknown as TabRun,
-      abandon: () => endAll(),
+      })
     }
   },
 }))
@@ -24,26 +32,31 @@ let given: TabsOptions
 let endAll: () => void
 let tabs: Tab[]
 
+type PageFunctions = Readonly<Record<string, (words?: unknown) => unknown>>
+
 /** A tab without a browser. */
 class Tab {
   readonly received: GroupEnds[] = []
   readonly variables: Readonly<Record<string, string>>
   rank: number
-  isAbandoned = false
+  hasEnded = false
   place: Readonly<Record<string, string>> | undefined
+  /** Of its page. */
+  readonly #functions: PageFunctions
 
-  constructor({ rank, environment }: RankTab) {
+  constructor({ rank, constants, functions }: RankTab) {
     this.rank = rank
-    this.variables = environment.variables
+    this.variables = (constants![injectedName] as InjectedEnvironment).variables
+    this.#functions = functions(this as unknown as TabRun) as PageFunctions
     tabs.push(this)
   }
 
-  tell(words: GroupEnds): void {
+  tell(_: string, words: GroupEnds): void {
     this.received.push(words)
   }
 
   abandon(): void {
-    this.isAbandoned = true
+    this.hasEnded = true
   }
 
   fail(code: string, text: string): void {
@@ -52,17 +65,18 @@ class Tab {
 
   ask(): void {
     this.place = undefined
-    void given.onNextGroup!(this as unknown as TabRun).then((variables) => {
-      this.place = variables
+    const asked = this.#functions[nextGroupName]() as Promise<string>
+    void asked.then((json) => {
+      this.place = JSON.parse(json)
     })
   }
 
   endTraining(): void {
-    given.onTrained!(this as unknown as TabRun)
+    this.#functions[nextGroupName](true)
   }
 
   end(): void {
-    given.onEnd!(this as unknown as TabRun)
+    this.#functions[endName](JSON.stringify({ isOk: true }))
   }
 }
 
@@ -81,6 +95,8 @@ function start(min: number, max: number, maxRestarts = 3) {
   const failures: string[] = []
   let groups = 0
   void runElasticTabs({
+    url: 'http://localhost/',
+    switches: {},
     range: { min, max },
     restarts: new Restarts(maxRestarts),
     joinTimeoutMs: 600_000,
@@ -96,7 +112,7 @@ function start(min: number, max: number, maxRestarts = 3) {
       args: [],
     }),
     log: (line) => log.push(line),
-    onSay: (rank, stream, text) => said.push(`${rank} ${stream} ${text}`),
+    onSay: ({ rank }, stream, text) => said.push(`${rank} ${stream} ${text}`),
     onFailure: ({ rank, code, text }) => failures.push(`${rank} ${code} ${text}`),
   } as Partial<ElasticTabsOptions> as ElasticTabsOptions)
   return { log, said, failures }
@@ -227,7 +243,7 @@ test('the end of training leaves the programs their time, and waits for no newco
   tabs[0]!.ask()
   tabs[2]!.ask()
   tabs[0]!.endTraining()
-  expect([tabs[0]!.isAbandoned, tabs[2]!.isAbandoned]).toEqual([false, true])
+  expect([tabs[0]!.hasEnded, tabs[2]!.hasEnded]).toEqual([false, true])
   tabs[0]!.end()
   expect(failures).toEqual([])
 })

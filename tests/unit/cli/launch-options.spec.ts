@@ -181,7 +181,7 @@ describe('what is refused, in one line', () => {
     ['--kill-on-bad-exit 2 train.ts', '--kill-on-bad-exit: expected 1 or 0, got "2"'],
     [
       '--nproc-per-node 0 train.ts',
-      '--nproc-per-node: expected a whole number from 1, or one of auto, cpu, gpu, got "0"',
+      '--nproc-per-node: expected a whole number from 1 to 1024, or one of auto, cpu, gpu, got "0"',
     ],
     ...['x', '0', '4:1', '1:', '1:2:3'].map((text) => [
       `--nnodes ${text} train.ts`,

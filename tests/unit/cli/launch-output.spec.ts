@@ -9,8 +9,8 @@ import {
   readRendezvous,
   writeRendezvous,
 } from '../../../node/launch/rendezvous-file.ts'
-import { Screen } from '../../../node/launch/screen.ts'
 import { sourceLines } from '../../../node/launch/source-lines.ts'
+import { Screen } from '../../../node/screen.ts'
 
 /** What a launcher shows and writes. */
 
@@ -30,7 +30,7 @@ class Report {
 describe('the screen', () => {
   test('each line has its rank in front, on its own stream', () => {
     const [out, err] = [new Report(), new Report()]
-    const screen = new Screen(out, err)
+    const screen = new Screen('tabring', out, err)
     screen.say(2, 'stdout', 'one\ntwo')
     screen.say(0, 'stderr', 'careful')
     screen.note('a\nb')
@@ -41,7 +41,7 @@ describe('the screen', () => {
   test('progress is a line every five seconds where there is no terminal, and the last one', () => {
     const out = new Report()
     let nowMs = 0
-    const screen = new Screen(out, out, () => nowMs)
+    const screen = new Screen('tabring', out, out, () => nowMs)
     for (let step = 1; step <= 8; step++) {
       screen.progress({ step, totalSteps: 8, epoch: 0, epochs: 2, loss: 0.5, samples: 64 })
       nowMs += 1000
@@ -58,8 +58,8 @@ describe('the screen', () => {
 
   test('only what a rank tells is shown; NaN is no number', () => {
     const out = new Report()
-    new Screen(out, out).progress({ step: 1, totalSteps: 1, loss: JSON.parse('null') })
-    new Screen(out, out).progress({ step: 1, totalSteps: 1 })
+    new Screen('tabring', out, out).progress({ step: 1, totalSteps: 1, loss: JSON.parse('null') })
+    new Screen('tabring', out, out).progress({ step: 1, totalSteps: 1 })
     expect(out.text).toBe('step 1/1  loss not a number\nstep 1/1\n')
   })
 })

@@ -11,12 +11,10 @@ function optionsOf(...argv: string[]) {
 
 test('without options one tab trains the drawn digits', () => {
   expect(optionsOf()).toMatchObject({
-    worldSize: 1,
     dataFolder: undefined,
     outFile: undefined,
     isJson: false,
     adapter: 'auto',
-    device: 'auto',
     switches: {},
     timeoutMs: 120_000,
     config: {
@@ -41,12 +39,17 @@ test('every option arrives', () => {
     '--demo digits --precision float16 --strategy ddp --parallel dp --partition own-slice --evaluate-every 3 ' +
     '--no-elastic --clip-norm 1.5 --aggregation mean --trust members --device webgpu --debug 2 --variant matmul:naive --visible-devices 0,2 --trace t.json'
   expect(optionsOf(...argv.split(' '))).toEqual({
-    worldSize: 3,
+    command: 'npm run train --',
+    nprocPerNode: 3,
+    rdzvBackend: 'static',
     dataFolder: 'some/dir',
     outFile: 'w.safetensors',
     isJson: true,
-    isHeaded: true,
-    isRelayed: false,
+    headed: true,
+    anyPort: true,
+    killOnBadExit: true,
+    debug: '2',
+    visibleDevices: '0,2',
     maxRestarts: 0,
     restartsAll: false,
     adapter: 'software',
@@ -84,7 +87,6 @@ test('every option arrives', () => {
 
 test('so do those that exclude some of these', () => {
   expect(optionsOf('--device', 'cpu', '--naive', '--strategy', 'alone')).toMatchObject({
-    device: 'cpu',
     switches: { device: 'cpu', naive: true },
     config: { strategy: 'alone' },
   })
@@ -102,14 +104,13 @@ test('--device is the switch that the environment has too, and goes before it', 
   const deviceOf = (argv: string[], environment: Record<string, string>) => {
     const parsed = parseOptions(argv, environment)
     if (parsed.kind !== 'train') throw new Error('asked for help')
-    const { device, switches } = parsed.options
-    return [device, switches.device]
+    return parsed.options.switches.device
   }
-  expect(deviceOf([], {})).toEqual(['auto', undefined])
-  expect(deviceOf(['--adapter=software'], { TABRING_DEVICE: 'cpu' })).toEqual(['webgpu', 'webgpu'])
-  expect(deviceOf(['--visible-devices', '0'], {})).toEqual(['webgpu', 'webgpu'])
-  expect(deviceOf([], { TABRING_DEVICE: 'cpu' })).toEqual(['cpu', 'cpu'])
-  expect(deviceOf(['--device=webgpu'], { TABRING_DEVICE: 'cpu' })).toEqual(['webgpu', 'webgpu'])
+  expect(deviceOf([], {})).toBeUndefined()
+  expect(deviceOf(['--adapter=software'], { TABRING_DEVICE: 'cpu' })).toBe('webgpu')
+  expect(deviceOf(['--visible-devices', '0'], {})).toBe('webgpu')
+  expect(deviceOf([], { TABRING_DEVICE: 'cpu' })).toBe('cpu')
+  expect(deviceOf(['--device=webgpu'], { TABRING_DEVICE: 'cpu' })).toBe('webgpu')
 })
 
 test('--num-threads is the switch of that name, and goes before OMP_NUM_THREADS', () => {
@@ -153,18 +154,38 @@ test('restarts: three of single tabs in an elastic run; of all ranks none unless
   expect(none).toMatchObject({ maxRestarts: 0 })
 })
 
-test('--elastic MIN:MAX: the run begins with MIN ranks, and may have MAX', () => {
-  const { worldSize, range, config } = optionsOf('--elastic', '2:4')
-  expect({ worldSize, range }).toEqual({ worldSize: 2, range: { min: 2, max: 4 } })
+test('--elastic MIN:MAX is a range, beside the setting that --no-elastic switches off', () => {
+  const { elastic, config } = optionsOf('--elastic', '2:4')
+  expect(elastic).toEqual({ min: 2, max: 4 })
   expect(config.elastic).toBe(true)
-  expect(optionsOf('--elastic', '3:3')).toMatchObject({ worldSize: 3, range: { max: 3 } })
-  const plain = optionsOf('--nproc-per-node', '4')
-  expect(plain).not.toHaveProperty('range')
-  expect(plain.config.elastic).toBe(true)
+  for (const flags of [['--nproc-per-node', '4'], ['--no-elastic']]) {
+    const plain = optionsOf(...flags)
+    expect(plain.elastic).toBeUndefined()
+    expect(plain.config.elastic).toBe(flags.length > 1)
+  }
+})
+
+test('ranks on several machines, their logs, and how many tabs: the flags are those of tabring run', () => {
+  const flags =
+    '--nnodes 2 --node-rank 1 --master-addr alpha --log-dir logs --tee 0:1 --nproc-per-node cpu'
+  expect(optionsOf(...flags.split(' '))).toMatchObject({
+    nnodes: { min: 2, max: 2 },
+    nodeRank: 1,
+    masterAddr: 'alpha',
+    logDir: 'logs',
+    tee: { 0: 1 },
+    nprocPerNode: 'cpu',
+  })
+  expect(() => optionsOf('--nnodes', '2', '--node-rank', '2')).toThrow('below --nnodes 2')
+  expect(() => optionsOf('--standalone', '--master-addr', 'a')).toThrow('--master-addr: cannot be')
+  // How many ranks others bring is not known yet.
+  expect(optionsOf('--parallel', 'pp=4', '--nnodes', '4', '--node-rank', '0').config.parallel).toBe(
+    'pp=4',
+  )
 })
 
 test("torchrun's spelling with underscores is taken", () => {
-  expect(optionsOf('--nproc_per_node', '4').worldSize).toBe(4)
+  expect(optionsOf('--nproc_per_node', '4').nprocPerNode).toBe(4)
   expect(optionsOf('--nproc_per_node=4', '--data=a_b').dataFolder).toBe('a_b')
 })
 
@@ -210,7 +231,7 @@ test.each([
   ['--lr abc', '--lr: expected a number of 0 or more, got "abc".'],
   ['--lr Infinity', 'expected a number of 0 or more'],
   ['--bucket-cap-mb 0', '--bucket-cap-mb: expected a number above 0, got "0".'],
-  ['--nproc-per-node 65', 'from 1 to 64, got "65"'],
+  ['--nproc-per-node 65', 'from 1 to 64, or one of auto, cpu, gpu, got "65"'],
   ['--visible-devices 0;1', 'visibleDevices must be distinct device numbers'],
   ['--checkpoint-every 5', '--checkpoint-every: needs --checkpoint-dir.'],
   ['--checkpoint-every 0 --checkpoint-dir a', 'of 1 or more, got "0"'],
@@ -281,8 +302,7 @@ test.each([
 })
 
 test('--relay and --ice-servers are those of tabring run and npm start', () => {
-  expect(optionsOf()).toMatchObject({ isRelayed: false })
-  expect(optionsOf()).not.toHaveProperty('ice')
+  expect(optionsOf().ice).toBeUndefined()
   const parsed = parseOptions(
     [
       ...'--nproc-per-node 2 --relay'.split(' '),
@@ -295,7 +315,7 @@ test('--relay and --ice-servers are those of tabring run and npm start', () => {
   )
   expect(parsed).toMatchObject({
     options: {
-      isRelayed: true,
+      relay: true,
       ice: {
         iceServers: [{ urls: 'stun:stun.example:3478' }, { urls: 'turn:turn.example' }],
         turnSecret: 'secret',

@@ -119,7 +119,7 @@ test('plain lines where there is no terminal, then the summary', () => {
   expect(output.split('\n')).toEqual([
     'compiling…',
     'training…',
-    'step 1/2  loss 0.5000  - samples/s',
+    'step 1/2  loss 0.5000',
     expect.stringMatching(/^step 2\/2 {2}loss 0\.2500 {2}[\d,]+ samples\/s$/),
     'epoch 1: test loss 0.4000, accuracy 97.50 %',
     'test           loss 0.4000, accuracy 97.50 %',

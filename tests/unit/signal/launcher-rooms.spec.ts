@@ -33,8 +33,8 @@ beforeAll(async () => {
     ice,
   })
   const plan = { masterPort: 0, isPortFixed: true }
-  const pages = { root: home, data: undefined, checkpoints: null, ice, relay: true, maxRooms: 2 }
-  alone = await servePages(plan, { signaling: null, keys }, pages)
+  const own = { ice, relay: true, maxRooms: 2 }
+  alone = await servePages(plan, { signaling: null, keys }, { root: home }, own)
 })
 afterAll(async () => {
   await Promise.all([master.close(), alone.close()])
