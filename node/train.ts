@@ -95,7 +95,7 @@ class Training {
     const note = (line: string) => this.#reporter.note(line)
     // Vite is the slowest import by far; wrong input is refused without it.
     const { ensureBuilt } = await import('./build.ts')
-    const root = await ensureBuilt({ log: note })
+    const root = await ensureBuilt({ log: note, isTraining: true })
     if (traceFile !== undefined) this.#trace = await this.#open(traceFile, '--trace')
     if (runLogFile !== undefined) {
       const runLog = await RunLogOut.open(runLogFile, config)
