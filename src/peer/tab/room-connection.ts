@@ -137,7 +137,10 @@ export class RoomConnection {
     socket.onclose = ({ code, reason }: { code: number; reason: string }) => {
       this.inbox = this.inbox.then(() => this.ended(socket, code, reason))
     }
-    socket.onerror = () => undefined // a close event with the outcome always follows
+    socket.onerror = () => {
+      // A close event with the outcome always follows, but not in Node 20, whose socket still connects after a refusal.
+      if (socket.readyState === 0) this.ended(socket, 1006, '')
+    }
     this.watch(socket)
   }
 

@@ -44,6 +44,27 @@ describe('SignalClient', () => {
     await expect(world.settled(client.open(), 100)).rejects.toMatchObject({ code: 'signal.lost' })
   })
 
+  it('a connection that is refused rejects open at once, also by the socket of Node 20, which says no more', async () => {
+    const world = new SignalWorld()
+    class Refused {
+      readonly readyState = 0
+      onerror: ((event: never) => void) | null = null
+      onmessage = null
+      onclose = null
+      readonly send = () => undefined
+      readonly close = () => undefined
+      constructor() {
+        queueMicrotask(() => this.onerror?.({} as never))
+      }
+    }
+    const { client } = world.client(undefined, 'tab', { WebSocket: Refused })
+    await expect(client.open()).rejects.toMatchObject({
+      code: 'signal.lost',
+      message: expect.stringContaining('Is the server running'),
+    })
+    expect(world.env.now()).toBe(0)
+  })
+
   describe('a tab that cannot load the code of runs', () => {
     const withoutCode = {
       loadRuns: async () => {
