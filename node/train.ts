@@ -196,10 +196,10 @@ class Training {
       await trace.commit((bytes) => JSON.parse(String(bytes)))
     }
     // The tab with rank 0 may be another machine's.
-    const isHere = out?.hasReceived ?? false
-    if (out && isHere) await out.commit()
-    const summary = out && isHere && { path: out.path, sizeBytes: (await stat(out.path)).size }
-    this.#reporter.done(this.#results, summary || null)
+    const own = this.#results[0].rank === 0 ? out : null
+    await own?.commit()
+    const summary = own && { path: own.path, sizeBytes: (await stat(own.path)).size }
+    this.#reporter.done(this.#results, summary)
     if (this.#unsaved !== null)
       throw new TabringError(
         'file.unwritable',

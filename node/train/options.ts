@@ -113,6 +113,11 @@ const rules: readonly FlagRule[] = [
     remedy: 'Only such a run can be computed again. Add it, or omit --run-log.',
   },
   {
+    flag: '--run-log',
+    excludes: '--nnodes',
+    remedy: ': it has what the tabs of one machine report. Omit one of them.',
+  },
+  {
     flag: '--checkpoint-every',
     needs: '--checkpoint-dir',
     remedy: 'Name the folder of the checkpoints.',

@@ -27,9 +27,6 @@ function weightsOf(bytes: Buffer, name: string): Uint8Array | undefined {
  * was written there and renames it; `discard` takes the temporary file away. An existing file stays as it is until `commit`.
  */
 export class OutFile {
-  /** Whether a tab has sent what goes there. */
-  hasReceived = false
-
   private constructor(
     private readonly option: string,
     /** Where the file will be. */
@@ -68,7 +65,6 @@ export class OutFile {
   async receive(request: IncomingMessage, response: ServerResponse): Promise<void> {
     try {
       await writeFile(this.temporaryPath, request.iterator({ destroyOnReturn: false }))
-      this.hasReceived = true
       response.writeHead(204).end()
     } catch (thrown) {
       const { message } = unwritable(this.option, this.path, messageOf(thrown))

@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest'
 import { Leader } from '../../../node/launch/coordination/leader.ts'
 import type { LauncherMember, Part } from '../../../node/launch/coordination/messages.ts'
-import { parseLaunch } from '../../../node/launch/options.ts'
+import { parseLaunch, type RankOptions } from '../../../node/launch/options.ts'
 import { notesOnFlags, type Plan, planLaunch } from '../../../node/launch/plan.ts'
 import { readSlurmJob, slurmVariables } from '../../../node/launch/slurm-job.ts'
 import { Restarts } from '../../../node/restarts.ts'
+import { parseOptions } from '../../../node/train/options.ts'
 import { rankFromSlurm, type Variables } from '../../../src/distributed/rendezvous/slurm.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import {
@@ -22,7 +23,11 @@ import {
 function plan(line: string, environment: Variables = {}): Plan {
   const parsed = parseLaunch('run', line.split(' '), environment)
   if (parsed.kind === 'help') throw new Error('help')
-  return planLaunch(parsed.options, {
+  return planOf(parsed.options, environment)
+}
+
+function planOf(options: RankOptions, environment: Variables): Plan {
+  return planLaunch(options, {
     environment,
     hostName: 'here',
     homeFolder: '/home/me',
@@ -199,6 +204,19 @@ describe('in a Slurm job, without a flag', () => {
       'srun has started 4 launchers on this node, each for one tab, got 2',
     )
     expect(plan('--nproc-per-node 4 train.ts', taskOf8(0)).tabs).toBe(1)
+  })
+
+  test('npm run train has the plan of tabring run, by its own name', () => {
+    const trained = (environment: Variables) => {
+      const parsed = parseOptions([], environment)
+      if (parsed.kind === 'help') throw new Error('help')
+      return planOf(parsed.options, environment)
+    }
+    for (const environment of [taskPerNode(0), taskPerNode(1), taskOf8(5), scriptOnOneNode])
+      expect(trained(environment)).toEqual(plan('train.ts', environment))
+    expect(() => trained(scriptOnFourNodes)).toThrow('--ntasks-per-node=1 npm run train -- …')
+    // Alone, it leaves the port of runs on several machines to them.
+    expect(trained({})).toMatchObject({ role: 'alone', masterPort: 0, isPortFixed: false })
   })
 
   test('flags go before what Slurm says', () => {

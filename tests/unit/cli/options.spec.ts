@@ -280,6 +280,7 @@ test.each([
   ['--turn-secret-file a', '--turn-secret-file: needs --ice-servers. Name the TURN server.'],
   ['--virtual-workers 4', '--virtual-workers: needs --exact. Add it, or omit --virtual-workers.'],
   ['--run-log a', '--run-log: needs --exact. Only such a run can be computed again.'],
+  ['--run-log a --exact --nnodes 2', '--run-log: cannot be combined with --nnodes: it has what'],
   ['--keep-last 3', '--keep-last: needs --checkpoint-dir.'],
   ['--aggregation median --nproc-per-node 2', '--aggregation: median needs 3 ranks or more'],
   ['--aggregation trimmedMean --elastic 1:2', 'outvote a wrong one, got 2. Start 3, or omit it.'],
