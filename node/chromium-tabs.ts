@@ -11,25 +11,34 @@ export async function ownContext(browser: Browser, origin?: string): Promise<Bro
 }
 
 /** Playwright's Chromium as launchers need it. */
-export const chromiumTabs = (browser: Browser): TabBrowser => ({
-  openTab: (settings) => openTab(browser, settings),
-  onGone(listener) {
-    browser.once('disconnected', listener)
-    return () => browser.off('disconnected', listener)
-  },
-  close: () => browser.close(),
-})
+export function chromiumTabs(browser: Browser): TabBrowser {
+  let common: Promise<BrowserContext> | undefined
+  return {
+    async openTab(settings) {
+      if (!settings.isBesideOthers)
+        return openTab(await ownContext(browser, settings.origin), settings)
+      common ??= ownContext(browser, settings.origin)
+      return openTab(await common, settings)
+    },
+    onGone(listener) {
+      browser.once('disconnected', listener)
+      return () => browser.off('disconnected', listener)
+    },
+    close: () => browser.close(),
+  }
+}
 
-async function openTab(browser: Browser, settings: TabSettings): Promise<Tab> {
-  const context = await ownContext(browser, settings.origin)
-  const close = () => context.close()
+async function openTab(context: BrowserContext, settings: TabSettings): Promise<Tab> {
+  let page: Page | undefined
+  const close = async () => (settings.isBesideOthers ? page?.close() : context.close())
   try {
-    const page = await context.newPage()
-    await preparePage(page, settings)
+    const opened = await context.newPage()
+    page = opened
+    await preparePage(opened, settings)
     return {
-      load: (url, timeoutMs) => load(page, url, timeoutMs),
+      load: (url, timeoutMs) => load(opened, url, timeoutMs),
       evaluate: (run, given) =>
-        page.evaluate(run as (given: unknown) => unknown, given) as Promise<never>,
+        opened.evaluate(run as (given: unknown) => unknown, given) as Promise<never>,
       close,
     }
   } catch (thrown) {

@@ -3,7 +3,7 @@ import type { SwitchInputs } from '../src/util/switches.ts'
 
 /** What a launcher needs of a browser, whichever it is. */
 export interface TabBrowser {
-  /** Opens a blank tab, as on a separate machine: no shared storage, no shared worker. */
+  /** Opens a blank tab. */
   openTab(settings: TabSettings): Promise<Tab>
   /** Calls `listener` when the browser has gone with all its tabs. Returns what undoes that. */
   onGone(listener: () => void): () => void
@@ -26,6 +26,8 @@ export interface TabSettings extends Partial<TabEvents> {
   readonly constants?: Readonly<Record<string, unknown>>
   /** Globals of the page, by name, that call this program: values of JSON come and go. */
   readonly functions?: Readonly<Record<string, (...words: never[]) => unknown>>
+  /** True if it has the storage and shared workers of the browser's other such tabs. Default: its own, as on a separate machine. */
+  readonly isBesideOthers?: boolean
   /** Names of functions that workers of the page call too, each over the channel of that name, with one value. */
   readonly forWorkers?: readonly string[]
 }

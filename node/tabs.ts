@@ -14,7 +14,7 @@ export function printed(type: string, text: string): [stream: StreamName, text: 
 }
 
 /** One tab to open. */
-export interface RankTab extends Pick<TabSettings, 'constants' | 'forWorkers'> {
+export interface RankTab extends Pick<TabSettings, 'constants' | 'forWorkers' | 'isBesideOthers'> {
   /** Its rank, or a number that no other tab has. */
   rank: number
   readonly address: string
@@ -45,7 +45,7 @@ const pageTimeoutMs = 60_000
 const graceMs = 200
 
 /**
- * Tabs of ranks, each as if on its own machine: open, or opening.
+ * Tabs of ranks: open, or opening.
  *
  * A rank that ends well stays open until the last has ended: what it has sent may still be under way. One that fails is closed at once.
  */
@@ -154,14 +154,13 @@ export class TabRun {
 
   #prepare(): Promise<Tab> {
     const { browser, onSay } = this.#options
-    const { address, constants, functions, forWorkers } = this.#tab
+    const { address, functions, ...settings } = this.#tab
     let hasCome = false
     return browser.openTab({
       // The room's key is this page's own, not that of what it may embed or open.
       origin: new URL(address).origin,
-      constants,
+      ...settings,
       functions: functions(this),
-      forWorkers,
       onCrash: (text) => this.fail('worker.dead', text),
       onClose: (text) => this.fail('worker.dead', text),
       onError: (error) => this.#failSoon('', error.stack || messageOf(error)),

@@ -129,7 +129,7 @@ class Training {
   }
 
   async #train({ part, ranks, coordination, stop, fail, say, ...start }: Start): Promise<void> {
-    const { config, elastic, relay, timeoutMs, givenFile, switches } = this.#options
+    const { config, elastic, relay, timeoutMs, givenFile, switches, transport } = this.#options
     const reporter = this.#reporter
     const isFirst = part.attempt === 0
     if (!isFirst) this.#runLog?.endAttempt()
@@ -152,6 +152,7 @@ class Training {
         range: elastic && { ...elastic, max: ranks.length },
         restarts: start.restarts,
         room: coordination.keys.room(part.attempt),
+        transport,
         isRelayed: relay,
         timeoutMs,
         config: !isFirst && this.#hasSaved ? { ...config, resume: 'latest' } : config,

@@ -70,6 +70,8 @@ export class FirefoxTabs implements TabBrowser {
   readonly #process: FirefoxProcess
   readonly #tabs = new Map<string, FirefoxTab>()
   readonly #gone = new Set<() => void>()
+  /** Of the tabs that are beside each other. */
+  #common: Promise<string> | undefined
 
   constructor(bidi: Bidi, process: FirefoxProcess) {
     this.#bidi = bidi
@@ -90,7 +92,10 @@ export class FirefoxTabs implements TabBrowser {
   }
 
   async openTab(settings: TabSettings): Promise<Tab> {
-    const { userContext } = await this.#bidi.send('browser.createUserContext')
+    const makeContext = async (): Promise<string> =>
+      (await this.#bidi.send('browser.createUserContext')).userContext
+    if (settings.isBesideOthers) this.#common ??= makeContext()
+    const userContext = await (settings.isBesideOthers ? this.#common! : makeContext())
     const { context } = await this.#bidi.send('browsingContext.create', {
       type: 'window',
       userContext,
@@ -170,8 +175,10 @@ class FirefoxTab implements Tab {
   }
 
   async close(): Promise<void> {
-    const { userContext } = this.#ids
-    if (!this.#isClosed) await this.#bidi.send('browser.removeUserContext', { userContext })
+    if (this.#isClosed) return
+    const { context, userContext } = this.#ids
+    if (this.#settings.isBesideOthers) await this.#bidi.send('browsingContext.close', { context })
+    else await this.#bidi.send('browser.removeUserContext', { userContext })
   }
 
   // --- what the browser tells ---

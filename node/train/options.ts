@@ -1,5 +1,5 @@
 import { basename } from 'node:path'
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
 import { metaOf, parseTrainConfig } from '../../demos/experiments.ts'
 import { limits } from '../../src/peer/room/messages.ts'
 import { givenData, isElastic, type TrainConfig } from '../../src/trainer/settings/config.ts'
@@ -15,6 +15,7 @@ import { positiveNumber, wholeNumber } from '../parse-number.ts'
 import type { RankRange } from '../rank-range.ts'
 import { fewRestarts } from '../restarts.ts'
 import { addSettingFlags, flaggedKeys, settingRules } from './setting-flags.ts'
+import { type TrainTransport, trainTransports } from './tabs.ts'
 
 export interface CheckpointOptions {
   /** Of the disk; made if there is none. */
@@ -35,6 +36,7 @@ export interface TrainOptions extends RankOptions {
   outFile?: string
   /** Progress as JSON lines on standard output. */
   isJson: boolean
+  transport: TrainTransport
   /** The longest silence of a rank that is borne. */
   timeoutMs: number
   config: TrainConfig
@@ -50,7 +52,7 @@ function defineCommand(): Command {
   const command = new Command('train')
     .usage('[options]      (through npm: npm run train -- [options])')
     .description(
-      'Trains one model in N headless browser tabs, each a rank with its own WebGPU device, over WebRTC.',
+      'Trains one model in N headless browser tabs, each a rank with its own WebGPU device.',
     )
   const texts = {
     maxRestarts: `how many times to open again what was lost: one tab where the others continue without it, else all, from the latest checkpoint that the run has saved (default: ${fewRestarts}; without --elastic MIN:MAX single tabs only)`,
@@ -58,6 +60,15 @@ function defineCommand(): Command {
       'train with MIN to MAX ranks: it begins with MIN tabs, more join it up to MAX, and a tab that is lost is opened again and joins',
   }
   addRankFlags(command, { maxTabs: limits.membersPerRoom, texts })
+    .optionsGroup('Ranks and machines:')
+    .addOption(
+      new Option(
+        '--transport <how>',
+        'how gradients travel: auto: between tabs of one machine through their browser, else over WebRTC; webrtc: over WebRTC alone, each tab as on a separate machine',
+      )
+        .choices(trainTransports)
+        .default(trainTransports[0]),
+    )
     .optionsGroup('When a rank fails:')
     .option(
       '--timeout <seconds>',
@@ -142,7 +153,16 @@ export function parseOptions(
   const text = readArguments(command, argv.map(withDashes), 'npm run train -- --help')
   if (text !== undefined) return { kind: 'help', text }
   together.check()
-  const { dataFile: givenFile, out, json, timeout, trace, runLog, ...others } = command.opts()
+  const {
+    dataFile: givenFile,
+    out,
+    json,
+    timeout,
+    trace,
+    runLog,
+    transport,
+    ...others
+  } = command.opts()
   const { checkpointDir, keepLast, naive, variant, drop, delayMs, stallRank, ...all } = others
   const { data, resume, checkpointEvery, demo } = all
   const settings = Object.fromEntries(flaggedKeys.map((key) => [key, all[key]]))
@@ -177,6 +197,7 @@ export function parseOptions(
     givenFile,
     outFile: out,
     isJson: json ?? false,
+    transport,
     timeoutMs: timeout * 1000,
     config,
     traceFile: trace,

@@ -10,6 +10,9 @@ import { sharedThreads, type TabBrowser } from '../tab.ts'
 import { OpenTabs, type RankTab, type StreamName, type TabRun } from '../tabs.ts'
 import { type RankResult, type TabEvent, TabGroup } from './tab-group.ts'
 
+export const trainTransports = ['auto', 'webrtc'] as const
+export type TrainTransport = (typeof trainTransports)[number]
+
 export interface TabsOptions {
   browser: TabBrowser
   /** The server's address, with its final slash; `tab.html` is there. */
@@ -33,6 +36,8 @@ export interface TabsOptions {
   restarts?: Restarts
   /** The address to which rank 0 sends its trained weights, as PUT; absent: they go nowhere. */
   saveTo?: string
+  /** `auto`: tabs of this machine exchange through their browser. Default: all over WebRTC, each tab as on a separate machine. */
+  transport?: TrainTransport
   /** Whether links that WebRTC does not bring about go through the server. */
   isRelayed?: boolean
   /** Where the ranks' checkpoints are, as addresses. */
@@ -55,8 +60,7 @@ export interface TabsOptions {
 /**
  * Opens one tab a rank in `browser`, joins them in one room, and returns the results of those that are here, in rank order.
  *
- * The tab with rank 0 makes the room (`role=host`) and gets the settings; the others join as soon as the room is there. Each tab has
- * separate storage, as tabs on different machines would.
+ * The tab with rank 0 makes the room (`role=host`) and gets the settings; the others join as soon as the room is there.
  * Contract with the page: see `tabAddress`; it calls `__tabringMember`, `__tabringEvent` and
  * `__tabringDone`, before which rank 0 sends its weights to the address `save`. It has `__tabringContinueWithout`.
  * An elastic run continues without a tab that is lost once it has begun, and another tab joins it in its place.
@@ -110,6 +114,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
   const tabOf = (tab: number, address: string): RankTab => ({
     rank: tab,
     address,
+    isBesideOthers: options.transport === 'auto',
     functions: (run) => ({
       __tabringMember: (id: string) => group.isMember(tab, id),
       __tabringEvent: (words: unknown) => group.event(tab, words),
@@ -160,6 +165,7 @@ export function tabAddress(
     checkpoints,
     given,
     switches = {},
+    transport = 'webrtc',
     isRelayed = false,
   }: Pick<
     TabsOptions,
@@ -171,11 +177,15 @@ export function tabAddress(
     | 'checkpoints'
     | 'given'
     | 'switches'
+    | 'transport'
     | 'isRelayed'
   >,
 ): string {
-  const transport = isRelayed ? 'fallback' : 'webrtc'
-  const query = new URLSearchParams({ role, ranks: String(ranks), transport })
+  const query = new URLSearchParams({
+    role,
+    ranks: String(ranks),
+    transport: isRelayed ? 'fallback' : transport,
+  })
   if (role === 'host') query.set('config', JSON.stringify(config))
   if (role === 'host' && given !== undefined) query.set('given', given)
   if (saveTo !== undefined) query.set('save', saveTo)

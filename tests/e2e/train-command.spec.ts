@@ -22,6 +22,7 @@ test('three tabs train on drawn digits, tell each step, and write the weights', 
   expect(losses[steps - 1]).toBeLessThan(losses[0] - 0.2)
   expect(done.worldSize).toBe(3)
   expect(done.paramHashes).toHaveLength(3)
+  expect(done.linksPerRank).toEqual(Array(3).fill(['port', 'port']))
   expect(done.samplesPerRank).toEqual([22 * steps, 21 * steps, 21 * steps])
   expect(done.bytesSentPerRank).toHaveLength(3)
   // The steps' gradients and parameters; before them the first parameters, and what measuring the links takes: up to 16 MiB, where they are fast.

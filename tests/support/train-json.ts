@@ -5,6 +5,7 @@ import type { TrainFolder } from './train-folder.ts'
 /** The last line of `npm run train -- --json`. */
 export interface Done {
   worldSize: number
+  linksPerRank: string[][]
   steps: number
   loss: number
   trainValue: number

@@ -69,13 +69,15 @@ test('with --relay tabs whose browser blocks WebRTC train through the server', a
   // By its name in older and in newer Chromiums.
   const policy = 'webrtc-ip-handling-policy=disable_non_proxied_udp'
   const blocked = await browserWith(folder.path, `--force-${policy} --${policy}`)
-  const flags = ['--nproc-per-node', '2', '--steps', '4', '--bucket-cap-mb', '1', '--relay']
+  const flags = ['--nproc-per-node', '2', '--steps', '4', '--bucket-cap-mb', '1']
+  const links = ['--transport', 'webrtc', '--relay']
   const { child, received } = folder.start(
     { TABRING_BROWSER: blocked },
     '--json',
     '--adapter',
     'software',
     ...flags,
+    ...links,
   )
   const [code] = await once(child, 'close')
   expect(code, received.stderr).toBe(0)

@@ -51,6 +51,13 @@ test('the tabs of two launchers train one model, each launcher logs and sums up 
   const ends: Done[] = [first.at(-1), second.at(-1)]
   expect(ends.map(({ paramHashes }) => paramHashes.length)).toEqual([2, 1])
   expect(new Set(ends.flatMap(({ paramHashes }) => paramHashes)).size).toBe(1)
+  expect(ends.map(({ linksPerRank }) => linksPerRank)).toEqual([
+    [
+      ['port', 'webrtc'],
+      ['port', 'webrtc'],
+    ],
+    [['webrtc', 'webrtc']],
+  ])
   const samples = ends.flatMap(({ samplesPerRank }) => samplesPerRank)
   expect(samples.reduce((sum, one) => sum + one, 0)).toBe(6 * 64)
   expect((await readFile(out)).length).toBeGreaterThan(0)

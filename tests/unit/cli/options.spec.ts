@@ -17,6 +17,7 @@ test('without options one tab trains the drawn digits', () => {
     adapter: 'auto',
     switches: {},
     timeoutMs: 120_000,
+    transport: 'auto',
     config: {
       model: 'mlp',
       data: 'digits',
@@ -35,7 +36,7 @@ test('without options one tab trains the drawn digits', () => {
 test('every option arrives', () => {
   const argv =
     '--nproc-per-node 3 --data some/dir --model cnn --steps 7 --batch-size 30 --optimizer sgd --lr 0.1 --seed 5 ' +
-    '--out w.safetensors --bucket-cap-mb 0.5 --hash-every 10 --tune --adapter software --json --headed --timeout 9.5 ' +
+    '--out w.safetensors --bucket-cap-mb 0.5 --hash-every 10 --tune --adapter software --json --headed --timeout 9.5 --transport webrtc ' +
     '--demo digits --precision float16 --strategy ddp --parallel dp --partition own-slice --evaluate-every 3 ' +
     '--no-elastic --clip-norm 1.5 --aggregation mean --trust members --device webgpu --debug 2 --variant matmul:naive --visible-devices 0,2 --trace t.json'
   expect(optionsOf(...argv.split(' '))).toEqual({
@@ -54,6 +55,7 @@ test('every option arrives', () => {
     restartsAll: false,
     adapter: 'software',
     timeoutMs: 9500,
+    transport: 'webrtc',
     device: 'webgpu',
     switches: {
       device: 'webgpu',
