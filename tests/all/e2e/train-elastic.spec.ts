@@ -49,7 +49,8 @@ test('--elastic 1:3 begins with one rank, two join it, and a tab that crashes is
 
 test('rank 0 and another one of three crash at once, and the one that is left trains on within seconds', async () => {
   const { port, received, ended, prints, lines } = await start(
-    ...['--nproc-per-node', '3', '--steps', '400'],
+    // By ports the one that is left knows at once that the others have ended.
+    ...['--nproc-per-node', '3', '--steps', '400', '--transport', 'webrtc'],
   )
   // A state is kept every 50 steps.
   await prints('"step":60,')
