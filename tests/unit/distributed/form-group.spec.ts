@@ -100,7 +100,7 @@ describe('groups of ranks in one context', () => {
     expect(await store.numKeys()).toBe(1)
   })
 
-  it('groups of other names share a store without meeting', async () => {
+  it('groups of different names share a store and stay separate', async () => {
     const store = new HashStore()
     const both = await Promise.all([
       form(2, store, { groupName: 'a' }),
@@ -190,7 +190,7 @@ describe('what cannot be', () => {
     )
   })
 
-  it('ranks without WebRTC are told what to do, on both sides', async () => {
+  it('ranks without WebRTC get an error that says what to do, on both sides', async () => {
     const store = new HashStore()
     const outcomes = await Promise.allSettled(
       [0, 1].map((rank) => createProcessGroup({ backend: 'webrtc', store, rank, worldSize: 2 })),
@@ -250,7 +250,7 @@ describe('what cannot be', () => {
     await expect(failed).rejects.not.toThrow(/secret/)
   })
 
-  it('backends are told apart', () => {
+  it('isBackendAvailable distinguishes backends', () => {
     expect(isBackendAvailable('local')).toBe(true)
     expect(isBackendAvailable('webrtc')).toBe(false)
     expect(isBackendAvailable('nccl')).toBe(false)

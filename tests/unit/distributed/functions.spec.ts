@@ -155,7 +155,7 @@ describe('tensors', () => {
     })
   })
 
-  test('ranks count among all; a rank outside of a group does nothing, and is told so once', async () => {
+  test('ranks count among all; a rank outside of a group does nothing, with one warning', async () => {
     const warn = vi.spyOn(console, 'warn').mockImplementation(() => undefined)
     const { all } = open(4)
     const got = await all(async (world, rank) => {
@@ -347,7 +347,7 @@ describe('tensors', () => {
     expect(group!.stats().payloadBytesSent).toBe(0)
   })
 
-  test('parts that are no equal ones on the other side are told by both, on all', async () => {
+  test('unequal split sizes are reported by both ranks, on all', async () => {
     const { env, groups } = open(3)
     const calls = groups.map((group, rank) =>
       dist.allToAllSingle(new Float32Array(rank === 1 ? 6 : 3), new Float32Array(3), null, null, {
@@ -360,7 +360,7 @@ describe('tensors', () => {
       )
   })
 
-  test('split sizes that ranks disagree about are told by both, on all', async () => {
+  test('split sizes that ranks disagree about are reported by both, on all', async () => {
     const { env, groups } = open(2)
     const calls = groups.map((group, rank) =>
       dist.allToAllSingle(
@@ -540,7 +540,7 @@ describe('objects', () => {
 })
 
 describe('in a ring', () => {
-  test('calls that need links between all say so on all ranks at once, and how to have them', async () => {
+  test('calls that need links between all fail on all ranks at once, and say how to get the links', async () => {
     const env = new VirtualEnv(5)
     const { groups } = memoryRing(env, 5)
     const errors = await env.until(
@@ -590,7 +590,7 @@ describe('monitoredBarrier', () => {
     for (const error of errors) expect(error?.message).toMatch(text)
   })
 
-  test('messages of all tags that callers have do not meet its own', async () => {
+  test("monitoredBarrier's messages do not collide with a caller's of any tag", async () => {
     const { env, groups } = open(2)
     const got = new Uint8Array(1)
     const calls = groups.map(async (group, rank) => {

@@ -176,7 +176,7 @@ describe('what goes wrong', () => {
     )
   })
 
-  it('a rank that waits says so once, after 3 s', async () => {
+  it('a rank that waits reports it once, after 3 s', async () => {
     const world = new World()
     const received: [number, readonly number[]][] = []
     const onwaiting = (rank: number, missing: readonly number[]) =>
@@ -221,7 +221,7 @@ describe('what goes wrong', () => {
     expect(world.env.now()).toBeLessThan(15_000)
   })
 
-  it('a rank that is taken twice is told to all, with both tabs', async () => {
+  it('a rank that is taken twice fails on all, and both tabs are named', async () => {
     const world = new World()
     const joining = [
       world.join(0, 3, { name: 'left' }),
@@ -242,34 +242,40 @@ describe('what goes wrong', () => {
     ['worldSize', { worldSize: 4 }, 'worldSize 3 from rank 0 (tab 0) and worldSize 4 from rank 1'],
     ['backend', { backend: 'webrtc' }, 'backend "auto" from rank 0 (tab 0) and backend "webrtc"'],
     ['topology', { topology: 'ring' }, 'topology "auto" from rank 0 (tab 0) and topology "ring"'],
-  ] as const)('ranks that disagree about %s are told both sides', async (name, other, text) => {
-    const world = new World()
-    const terms = { worldSize: 3, backend: 'auto', topology: 'auto', relay: 'off' } as const
-    const joining = [world.join(0, 3), world.join(1, 3, { terms: { ...terms, ...other } })]
-    for (const one of joining) {
-      const { code, message } = await world.failure(one)
-      expect(code).toBe('peer.mismatch')
-      expect(message).toContain(`ranks disagree about ${name}: ${text}`)
-    }
-  })
+  ] as const)(
+    'an error shows both sides when ranks disagree about %s',
+    async (name, other, text) => {
+      const world = new World()
+      const terms = { worldSize: 3, backend: 'auto', topology: 'auto', relay: 'off' } as const
+      const joining = [world.join(0, 3), world.join(1, 3, { terms: { ...terms, ...other } })]
+      for (const one of joining) {
+        const { code, message } = await world.failure(one)
+        expect(code).toBe('peer.mismatch')
+        expect(message).toContain(`ranks disagree about ${name}: ${text}`)
+      }
+    },
+  )
 
   it.each([
     [undefined, 0, 'none from a tab (tab a) and 0 from another (tab b)'],
     [1, undefined, '1 from another (tab a) and none from a tab (tab b)'],
-  ])('ranks %s and %s: some with a number and some without are told', async (a, b, text) => {
-    const world = new World()
-    const joining = [world.join(a, 2, { name: 'a' })]
-    await world.env.advance(100)
-    joining.push(world.join(b, 2, { name: 'b' }))
-    for (const one of joining) {
-      const { code, message } = await world.failure(one)
-      expect(code).toBe('peer.mismatch')
-      expect(message).toContain(`expected a rank from all tabs or from none, got ${text}. Pass`)
-    }
-    expect(world.env.now()).toBeLessThan(5_000)
-  })
+  ])(
+    'ranks %s and %s are refused when some have a number and some have none',
+    async (a, b, text) => {
+      const world = new World()
+      const joining = [world.join(a, 2, { name: 'a' })]
+      await world.env.advance(100)
+      joining.push(world.join(b, 2, { name: 'b' }))
+      for (const one of joining) {
+        const { code, message } = await world.failure(one)
+        expect(code).toBe('peer.mismatch')
+        expect(message).toContain(`expected a rank from all tabs or from none, got ${text}. Pass`)
+      }
+      expect(world.env.now()).toBeLessThan(5_000)
+    },
+  )
 
-  it('one rank too many without a number is refused, and the others go on', async () => {
+  it('one rank too many without a number is refused, and the others continue', async () => {
     const world = new World()
     const names = ['a', 'b', 'c']
     const waiting = names.slice(0, 1).map((name) => world.join(undefined, 2, { name }))
@@ -416,6 +422,6 @@ it.each(Array.from({ length: 200 }, (_, seed) => seed))(
   },
 )
 
-it('the seeds met all three: a crash after the end, before the beginning, and in between', () => {
+it('the seeds cover all three: a crash after the end, before the beginning, and in between', () => {
   for (const [how, count] of Object.entries(seen)) expect(count, how).toBeGreaterThan(10)
 })

@@ -7,7 +7,7 @@ afterEach(async () => {
   await destroyProcessGroup()
 })
 
-test('whoever opened the tab hears that the rank has joined, and not before', async () => {
+test('the opener of a tab learns that its rank has joined, and not before', async () => {
   const take = vi.fn()
   vi.stubGlobal(joinedName, take)
   await expect(initProcessGroup({ links: new Map(), rank: 2, worldSize: 2 })).rejects.toThrow()

@@ -84,17 +84,20 @@ describe('backends', () => {
       'neither share a browser nor both have WebRTC',
     ],
     ['relay', [place('a', 'x'), place('a', 'x', true, false)], 'have no relay in common'],
-  ] as const)('%s: every rank is told which two cannot be joined', (backend, of, text) => {
-    const errors = of.map((_, rank) => {
-      try {
-        return planLinks(of, rank, backend, 'auto')
-      } catch (error) {
-        return String(error)
-      }
-    })
-    expect(errors[0]).toContain(text)
-    expect(new Set(errors).size).toBe(1)
-  })
+  ] as const)(
+    '%s: every rank gets an error that names the two that cannot be joined',
+    (backend, of, text) => {
+      const errors = of.map((_, rank) => {
+        try {
+          return planLinks(of, rank, backend, 'auto')
+        } catch (error) {
+          return String(error)
+        }
+      })
+      expect(errors[0]).toContain(text)
+      expect(new Set(errors).size).toBe(1)
+    },
+  )
 })
 
 describe('machines', () => {

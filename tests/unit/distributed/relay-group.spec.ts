@@ -75,7 +75,7 @@ describe('ranks linked by the relay', () => {
     },
   )
 
-  it('leave no connection and no room, and meet again', async () => {
+  it('leave no connection and no room, and form a group again', async () => {
     const url = newRoomUrl(server.address)
     const { rendezvous } = server.signaling
     for (let cycle = 0; cycle < 2; cycle++) {
@@ -151,7 +151,7 @@ describe('what cannot be', () => {
     ).rejects.toThrow(text)
   })
 
-  it('ranks that do not agree about the fallback are told so', async () => {
+  it('ranks that disagree about the fallback get an error', async () => {
     const initMethod = newRoomUrl(server.address)
     const outcomes = await Promise.allSettled(
       (['fallback', 'off'] as const).map((relay, rank) =>

@@ -73,7 +73,7 @@ test('what is there, and who started it', () => {
   expect([dist.isAvailable(), dist.isTorchelasticLaunched()]).toEqual([true, false])
 })
 
-test('a group has deadlines of its own when it is given some, and others keep theirs', async () => {
+test('a group uses the deadlines that it is given, and others keep theirs', async () => {
   const env = new VirtualEnv(3)
   const groups = memoryMesh(env, 3)
   const made = await env.until(
@@ -99,7 +99,7 @@ test('newGroup refuses what it does not know', async () => {
   await expect(group.newGroup([0], { timeoutMs: -1 })).rejects.toThrow(/timeoutMs must be above 0/)
 })
 
-test('wait with a time gives up, while the call goes on', async () => {
+test('wait with a time gives up, while the call continues', async () => {
   const env = new VirtualEnv(2)
   const groups = memoryMesh(env, 2)
   const x = Int32Array.of(1)

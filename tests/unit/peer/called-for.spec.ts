@@ -78,7 +78,7 @@ test('collectives without keys reject as a mismatch when ranks begin different o
 })
 
 test.each(['gather', 'scatter', 'allToAll'] as const)(
-  '%s in a ring is told from what it is made of there',
+  '%s in a ring is named when ranks begin different collectives',
   async (name) => {
     const env = new VirtualEnv(1)
     const { groups } = memoryRing(env, 4)

@@ -75,7 +75,7 @@ describe('one timer', () => {
   })
 })
 
-describe('what goes on beside a call', () => {
+describe('other calls during a call', () => {
   /** Links that take 10 ms for a message of 1 KiB, one after the other. */
   const slowMesh = (size: number) => {
     const env = new VirtualEnv(3)

@@ -41,7 +41,7 @@ test('a code of the server alone arrives as peer.aborted when a rank sends it', 
   }
 })
 
-describe('every rank tells each fact of a failure once', () => {
+describe('every rank reports each fact of a failure once', () => {
   const wait =
     'rank 0 waited 1000 ms for chunk 1 from rank 2; last frame 499 ms ago; it has not started this collective. Is that tab in the background?'
   const aborting = (reason: string | PeerError) => (group: ProcessGroup) => group.abort(reason)

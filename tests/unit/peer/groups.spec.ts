@@ -260,7 +260,7 @@ describe('messages between two', () => {
     expect(got.map((one) => one[0])).toEqual([2, 1])
   })
 
-  test('another length or type, a rank that is none, and no link', async () => {
+  test('a different length or type, an invalid rank and a missing link are refused', async () => {
     for (const buffer of [new Float32Array(3), new Int32Array(4)]) {
       const { env, groups } = open(2)
       const errors = await env.until(

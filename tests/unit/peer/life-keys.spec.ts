@@ -28,7 +28,7 @@ test('the name of a life has the id in the room, and the hash of its key', () =>
 })
 
 describe('a signature', () => {
-  test('is good for the life that has signed the text, whoever checks it, as often as it comes', async () => {
+  test('is valid for the life that signed the text, for any checker, any number of times', async () => {
     const signed = await signer.sign('text')
     expect(signed).toEqual({
       key: expect.stringMatching(/^[\w-]{87}$/),

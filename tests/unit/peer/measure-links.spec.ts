@@ -145,7 +145,7 @@ test('where machines are far from each other, large buffers go inside them first
   expect(Buffer.compare(bytes(expected), bytes(inRing)), 'the order matters').not.toBe(0)
 })
 
-test('a wrapped model sums by what was measured, machines first too, and goes on as a saved run did', async () => {
+test('a wrapped model uses the measured algorithms, machines first too, or those of a saved run', async () => {
   const env = new VirtualEnv(5)
   const wrapped = async (more: { machines?: readonly number[] }) => {
     const groups = memoryMesh(env, machines.length, nearAndFar, more)

@@ -285,7 +285,7 @@ describe('a ring of members', () => {
     expect(await rosterOf(all)).toBe(letters.slice(0, 24).replace('m', ''))
   })
 
-  test('takes in none of those that one of them invents, with keys of their own', async () => {
+  test('admits none of the members that one of them invents, even with new keys', async () => {
     const all = ringOf(24, 'm')
     const report = { roster: null, proved: 0, hasState: false, step: 0, linked: [], apart: [] }
     for (const one of all.filter(({ links }) => links.has('m'))) {

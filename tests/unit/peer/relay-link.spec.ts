@@ -338,7 +338,7 @@ describe('whose channel it is', () => {
     expect(await intruder.closed).toMatch(/1008: the room's key is wrong/)
   })
 
-  it('two ends only: a third is refused, and the two go on', async () => {
+  it('two ends only: a third is refused, and the two stay connected', async () => {
     const first = [relay.end('mine', 0), relay.end('mine', 1)]
     await Promise.all(first.map((end) => end.opened))
     await expect(relay.end('mine', 1).opened).rejects.toThrow(
@@ -351,7 +351,7 @@ describe('whose channel it is', () => {
     expect(await got).toEqual(Uint8Array.of(4))
   })
 
-  it('nobody is in the room: there is none', async () => {
+  it('nobody is in the room: it is unknown', async () => {
     const address = parseRoomUrl('the spec', newRoomUrl(relay.server.address))
     await expect(relay.end('none', 0, { address }).opened).rejects.toThrow(/unknown-room/)
   })
@@ -412,7 +412,7 @@ describe('how a link ends', () => {
     })
   })
 
-  it('the server is gone: both sides say so', async () => {
+  it('the server stops: both ends close with a reason', async () => {
     const own = await startRelay()
     const { near, far } = await own.open()
     const ends = [endOf(near), endOf(far)]

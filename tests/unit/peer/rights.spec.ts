@@ -492,7 +492,7 @@ test('a link by which nothing is read holds a bounded number of answers', async 
   expect(rank.isUp).toBe(false)
 })
 
-test('one that joins remembers a bounded number of ranks of which others tell it', async () => {
+test('one that joins remembers a bounded number of ranks that others report', async () => {
   const joiner = member('x', null)
   void joiner.elastic.next().catch(() => undefined)
   const tab = liar('m', [joiner])

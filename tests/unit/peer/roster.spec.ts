@@ -267,7 +267,7 @@ describe('members are linked, each to each', () => {
     })
   })
 
-  test('a link that only one end has is none', () => {
+  test('a link that only one end has does not count', () => {
     const here = {
       a: { roster: four, linked: 'bx' },
       b: { roster: four, linked: 'ax' },

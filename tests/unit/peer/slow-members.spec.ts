@@ -174,7 +174,7 @@ const why = (id: string) =>
 const membersOf = (of: readonly Rank[]) => of.map(({ elastic }) => elastic.roster!.members.join(''))
 
 test.each(['a', 'b', 'c'])(
-  'three ranks, of which %s turns slow: the others name it within 10 s, and go on without it at their pace',
+  'three ranks, of which %s turns slow: the others name it within 10 s, and continue without it at their pace',
   async (id) => {
     const all = begin('abc')
     const others = all.filter((one) => one.id !== id)
@@ -206,7 +206,7 @@ test.each(['a', 'b', 'c'])(
   },
 )
 
-test('three ranks, of which one cannot send and waits for nobody: it says why it is left out, as the others have told it', async () => {
+test('three ranks, of which one cannot send and waits for nobody: it shows why it is left out, as the others report', async () => {
   sender = 'c'
   const [, , c] = begin('abc')
   await world.advance(5000)
@@ -273,7 +273,7 @@ test('one that was left out comes in again once a step takes half of what others
   elastic.resign('the test is over')
 })
 
-test('seven ranks, of which three share a machine that turns slow: the others go on without these', async () => {
+test('seven ranks, of which three share a machine that turns slow: the others continue without these', async () => {
   const all = begin('AbcBdeC')
   await world.advance(5000)
   // Ports between its tabs stay fast.
@@ -284,7 +284,7 @@ test('seven ranks, of which three share a machine that turns slow: the others go
   expect(others[0]!.received.at(-1)!.text).toBe('null: null')
 })
 
-test('two ranks, whose link turns slow: both say so until it is fast again, and stay together', async () => {
+test('two ranks whose link turns slow: both report it until it is fast again, and stay together', async () => {
   const [a, b] = begin('ab') as [Rank, Rank]
   await world.advance(5000)
   turn(() => true, slow)

@@ -9,7 +9,7 @@ test('members that ports join are on one machine, numbered as they come', () => 
   expect(machinesOf(members)).toEqual([0, 1, 2, 0, 1, 3])
 })
 
-test('whoever asks for WebRTC is on a machine of its own', () => {
+test('a member that asks for WebRTC counts as a separate machine', () => {
   const members = (['auto', 'webrtc', 'auto'] as const).map((transport) =>
     infoOf('a', { hostTag: here, transport }),
   )

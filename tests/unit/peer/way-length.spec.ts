@@ -32,6 +32,6 @@ test('busy tabs of a short way are looked at until they answer in time', async (
   expect(found).toEqual({ ms: 0.9, looks: 4, tookMs: 350 })
 })
 
-test('a long way that stays uneven has its shortest trip, after all looks', async () => {
+test('a long way whose trips stay uneven has the time of its shortest trip, after all rounds', async () => {
   expect(await look([30, 50], [25, 41])).toEqual({ ms: 25, looks: 6, tookMs: 1550 })
 })

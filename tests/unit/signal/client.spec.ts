@@ -177,7 +177,7 @@ describe('SignalClient', () => {
     expect(again.lobby?.members).toHaveLength(1)
   })
 
-  it('a maker that removes a member tells the others something, and the removed one nothing', async () => {
+  it('a host that removes a member sends the others a message, and the removed one none', async () => {
     const world = new SignalWorld()
     const link = newRoomLink()
     const [maker, gone, stays] = ['a', 'b', 'c'].map((name) => world.client(link, name))

@@ -33,7 +33,7 @@ describe('events', () => {
     ])
   })
 
-  it('tell refusals that keep someone out, and not that a tab tries to join before it creates', () => {
+  it('include refusals that keep someone out, and not a tab that tries to join before it creates', () => {
     const world = new RendezvousWorld({ rooms: 1 })
     world.join('first')
     world.create('ada')

@@ -50,7 +50,7 @@ describe('credentials', () => {
   })
 })
 
-describe('settings that are none are refused, without telling a secret', () => {
+describe('invalid settings are refused, without quoting a secret', () => {
   const many = (count: number) => Array.from({ length: count }, () => ({ urls: stun }))
   test.each<[string, unknown, RegExp]>([
     ['no list', { iceServers: 'x' }, /expected a list of 1 to 8 servers .* got 1 characters/],
@@ -206,7 +206,7 @@ describe('ICE servers that members of a room receive', () => {
       expect(expiryOf(world, id)).toBeGreaterThanOrEqual(then + 7200)
   })
 
-  it('are none when ports join the members, or the server has none', async () => {
+  it('are an empty list when ports join the members, or the server has none', async () => {
     const ports = new RendezvousWorld({}, { ice: source })
     const hostTag = 'cd'.repeat(16)
     ports.create('t0', roomA, infoOf('t0', { hostTag }))
@@ -340,7 +340,7 @@ describe('over sockets', () => {
     await expect(store.iceServers()).rejects.toMatchObject({ code: 'signal.lost' })
   })
 
-  it('Vite’s plugin takes them, and says at once what is none', () => {
+  it('Vite’s plugin takes them, and refuses invalid ones at once', () => {
     expect(() =>
       tabring({ ice: { iceServers: [{ urls: turn }], turnSecret: secret } }),
     ).not.toThrow()
@@ -349,7 +349,7 @@ describe('over sockets', () => {
     )
   })
 
-  it('a configuration that is none ends the server before it begins', async () => {
+  it('an invalid configuration ends the server before it begins', async () => {
     await expect(StoreServer.start({ ice: { iceServers: [{ urls: turn }] } })).rejects.toThrow(
       /^signaling: there is no way to log in at turn:/,
     )

@@ -340,7 +340,7 @@ describe('the server that a member had', () => {
     expect(world.all('again', 'assign')).toEqual([])
   })
 
-  it('gives it no rank where the members go on without it, and none of its name twice', async () => {
+  it('gives it no rank where the members continue without it, and its id to nobody else', async () => {
     const known = await cut()
     world.say('t0', { type: 'ranks', key: keyOf('t0'), ballot: 5, ids: [known[0], known[2]] })
     back('again', { id: known[1], run: nowOf(known, 4) })
@@ -359,7 +359,7 @@ describe('the server that a member had', () => {
     expect(world.last('again', 'assign')).toMatchObject({ joining: 1, rank: 1 })
   })
 
-  it('tells it how the run ended meanwhile', async () => {
+  it('reports how the run ended meanwhile', async () => {
     const known = await cut()
     const first = nowOf(known)
     for (const name of ['t0', 't2']) world.say(name, { type: 'done', epoch: 1 })

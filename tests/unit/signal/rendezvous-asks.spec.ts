@@ -123,7 +123,7 @@ describe('a newcomer', () => {
     expect(asks().map(({ name }) => name)).toEqual(['other'])
   })
 
-  it('waits no longer than a limit, and its wait is forgotten after those of so many other addresses', async () => {
+  it('waits no longer than a limit, and its wait is forgotten after those of enough other addresses', async () => {
     world = new RendezvousWorld({ askAgainMaxMs: 15_000, declinesPerRoom: 2 }, { asks: true })
     world.create('t0')
     world.addressOf = (id) => id.replace(/\d+$/, '')

@@ -432,7 +432,7 @@ describe('ranks', () => {
     expect(await ranksOf('t0')).toEqual(['late', ...ids])
   })
 
-  it('a member that is none any more gets no links until it says so', async () => {
+  it('a member that is no longer a rank gets links only after it says out', async () => {
     await begun(3)
     say('t0', 1, ['t0', 't1'])
     await linking('late')
@@ -458,7 +458,7 @@ describe('ranks', () => {
     expect(namesOf('t1')).toEqual(['t0', 'late', 't1'])
   })
 
-  it('a rank that says out is none before it is linked again, whatever a ballot from before says', async () => {
+  it('a rank that says out has no rank until it is linked again, even by an older ballot', async () => {
     const ids = await begun(2)
     world.say('t1', { type: 'out', key: keyOf('t1') })
     say('t0', 1, ids)
@@ -485,7 +485,7 @@ describe('ranks', () => {
 })
 
 describe('the end', () => {
-  it('once all ranks that are here are done, in whichever epoch they say so', async () => {
+  it('comes once all ranks that are here are done, in any epochs', async () => {
     const ids = await begun(3)
     await linking('late')
     ready([...ids, 'late'])

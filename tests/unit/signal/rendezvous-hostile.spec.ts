@@ -62,7 +62,7 @@ describe('hostile clients', () => {
     expect(await world.state('t0')).toBe('finished')
   })
 
-  it('a member of another version gets a refusal that says so', async () => {
+  it('a member of another version is refused with that reason', async () => {
     world.open('old')
     const info = infoOf('old')
     const message = { type: 'create', version: 0, room: roomA, authKey, info }
@@ -203,7 +203,7 @@ describe('hostile clients', () => {
     expect(world.server.counts).toEqual({ rooms: 1, connections: 2 })
   })
 
-  it('a server that stops tells everyone', async () => {
+  it('a server that stops sends everyone a refusal', async () => {
     const ids = await world.fill(3)
     world.server.shutDown()
     for (const id of ids) expect(world.refusal(id)).toBe('shutting-down')

@@ -147,7 +147,7 @@ describe('a maker that comes back', () => {
     expect(await reportOrder('t1')).toEqual(['again', 't1'])
   })
 
-  it('goes on with what the next in line proposed, which then sees its choices', async () => {
+  it('continues with the settings that the next in line proposed, which then sees its choices', async () => {
     await fill(2)
     world.say('t0', { type: 'bye' })
     await world.tick()
@@ -194,7 +194,7 @@ describe('a maker that comes back', () => {
   })
 
   it.each(['short', `${'0'.repeat(31)}g`, '0'.repeat(33), 7, null])(
-    'a token that is none (%s) does not get in',
+    'an invalid token (%s) does not get in',
     async (token) => {
       await fill(1)
       world.open('odd')
@@ -269,7 +269,7 @@ describe('handing the room over', () => {
 })
 
 describe('removing a member', () => {
-  it('ends its connection with a refusal of its own; the others are told who it was', async () => {
+  it('ends its connection with the refusal removed, and the others learn who it was', async () => {
     await fill(3)
     world.say('t0', { type: 'remove', id: idOf('t1') })
     expect(world.last('t1', 'error')).toMatchObject({
@@ -346,7 +346,7 @@ describe('removing a member', () => {
     expect(await world.state('t1')).toBe('running')
   })
 
-  it('also a rank that the server has lost, while the ring goes on', async () => {
+  it('also works for a rank that the server has lost, while the ring trains', async () => {
     const tabs = await fill(3)
     await world.run(tabs)
     world.server.lost('t2', 'its connection ended')

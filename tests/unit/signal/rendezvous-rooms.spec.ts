@@ -56,7 +56,7 @@ describe('entering a room', () => {
     expect(lobby.members.every((one) => one.rank === null && one.attached)).toBe(true)
   })
 
-  it('tells several changes of a lobby in one message', async () => {
+  it('sends several changes of a lobby in one message', async () => {
     await world.fill(5)
     expect(world.all('t0', 'lobby')).toHaveLength(1)
   })

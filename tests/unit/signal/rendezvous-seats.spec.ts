@@ -132,7 +132,7 @@ describe('a ballot', () => {
   })
 })
 
-describe('so many are kept, and the newest of them:', () => {
+describe('a bounded number are kept, and the newest of them:', () => {
   it('seats of ranks that are away', async () => {
     await begin({ seatsPerRun: 3 })
     world.server.lost('t1', 'offline')

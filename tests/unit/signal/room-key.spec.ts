@@ -39,7 +39,7 @@ describe('a server with a room key', () => {
     expect(world.last('ben', 'welcome').room).toBe(roomA)
   })
 
-  it('tells who has no key what to do, and the connection may still join', () => {
+  it('answers a client without a key with what to do, and the connection may still join', () => {
     const { world, create } = keyed()
     world.create('ben')
     expect(world.last('ben', 'error')).toMatchObject({ code: 'no-key', isFatal: false })
@@ -65,7 +65,7 @@ describe('a server with a room key', () => {
     expect(world.server.counts).toEqual({ rooms: 0, connections: 0 })
   })
 
-  it('counts the guesses of so many addresses, the last ones', () => {
+  it('counts wrong keys by address, for the newest addresses', () => {
     const { world, create } = keyed({ addressesKept: 2, wrongKeyBurst: 1 })
     for (const name of ['a1', 'b1', 'a2', 'c1', 'a3', 'b2'])
       create(name, name.endsWith('1') ? 'wrong' : roomKey)

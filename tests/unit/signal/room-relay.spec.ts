@@ -66,7 +66,7 @@ describe('the relay of a room', () => {
     expect(own.paused.has('a')).toBe(false)
   })
 
-  it('stops reading an end when the limit waits for the other, and goes on below half of it', () => {
+  it('stops reading an end when the limit waits for the other, and reads again below half of it', () => {
     const { own, end } = world()
     end('a', 0)
     end('b', 1)
@@ -164,7 +164,7 @@ describe('the relay of a room', () => {
     expect(own.all('a2', 'relayed')).toHaveLength(1)
   })
 
-  it('waits so long for the other end, and has so many', async () => {
+  it('waits a bounded time for the other end, and has a bounded number of ends', async () => {
     const { own, end } = world()
     end('a', 0)
     await own.env.advance(limits.relayWaitMs + 1)

@@ -101,7 +101,7 @@ describe('boxes', () => {
     )
   })
 
-  it('between members open at their address only, and are none of an epoch', async () => {
+  it('between members open at their address only, and not at that of an epoch', async () => {
     const secret = await RoomSecret.derive(newRoomLink())
     const [from, to] = ['a'.repeat(16), 'b'.repeat(16)]
     const box = await secret.seal({ from, to }, { call: 1 })

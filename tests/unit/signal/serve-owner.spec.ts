@@ -134,7 +134,7 @@ describe('a certificate of the person’s own', () => {
     store.close()
   })
 
-  it('is none without the flags', async () => {
+  it('is null without the flags', async () => {
     expect(await givenCertificate({})).toBeNull()
   })
 

@@ -354,7 +354,7 @@ describe('serve', () => {
     }
   })
 
-  it('tells its pages the addresses for other machines, and where data is', async () => {
+  it('gives its pages the addresses for other machines, and where data is', async () => {
     const alone = await start({ mounts: { '/data/': join(folder, 'data') } })
     const facts = await getAs(alone.port, 'localhost', '/server.json')
     expect(JSON.parse(facts.body)).toEqual({ lanUrls: [], asks: false, data: '/data/' })

@@ -210,7 +210,7 @@ describe('the server on a port', () => {
     expect((await changed).members.map((one) => one.name)).toEqual(['still here'])
   })
 
-  it('a socket too many from one address gets a refusal that says so', async () => {
+  it('a socket too many from one address is refused with the limit', async () => {
     const open = await Promise.all(Array.from({ length: 6 }, () => raw(port)))
     const extra = await raw(port)
     expect((await extra.closed).reason).toContain('at most 6 connections')
@@ -231,7 +231,7 @@ describe('the server on a port', () => {
     socket.destroy()
   })
 
-  it('no server: says so', async () => {
+  it('without a server opening fails with signal.lost', async () => {
     const client = make({ link: newRoomLink(), url: 'ws://127.0.0.1:9/signal' })
     await expect(client.open()).rejects.toMatchObject({ code: 'signal.lost' })
   })

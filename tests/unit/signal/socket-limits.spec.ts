@@ -81,7 +81,7 @@ async function open(headers: IncomingHttpHeaders = {}) {
 }
 
 describe('an address', () => {
-  it('behind a proxy is the one that the proxy tells, for rooms and for sockets', async () => {
+  it('behind a proxy is the one that the proxy reports, for rooms and for sockets', async () => {
     await start({ trustsProxy: true, limits: { roomsPerAddress: 1 }, maxConnectionsPerIp: 2 })
     const from = (address: string) => open({ 'x-forwarded-for': `203.0.113.9, ${address}` })
     const first = await from('198.51.100.1')

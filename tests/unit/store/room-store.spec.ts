@@ -119,7 +119,7 @@ describe('a room', () => {
     expect(world.refusal('late')).toBe('unknown-room')
   })
 
-  it('that guests have kept goes on with its next members, and epochs never repeat', async () => {
+  it('that guests have kept continues with its next members, and epochs never repeat', async () => {
     world.guests(1)
     world.join('t0')
     world.join('t1')
@@ -271,7 +271,7 @@ describe('limits', () => {
     expect(world.server.storeBytes).toBe(0)
   })
 
-  it('bytes of all rooms have a limit of their own, which ends with rooms', () => {
+  it('bytes of all rooms together have a limit, and are given back when a room ends', () => {
     world = new StoreWorld({ storeBytes: 250 })
     world.guests(1)
     world.guests(1, roomB, 'h')

@@ -35,7 +35,7 @@ describe('sealed values', () => {
     }
   })
 
-  it('tags tell key from value where both together are the same bytes', async () => {
+  it('tags differ when key and value differ but are the same bytes together', async () => {
     const seal = await ValueSeal.derive(link)
     const bytes = (text: string) => new TextEncoder().encode(text)
     expect(await seal.tag('ab', bytes('c'))).not.toBe(await seal.tag('a', bytes('bc')))

@@ -215,7 +215,7 @@ describe('the room', () => {
 })
 
 describe('limits', () => {
-  it('a value, a key or a wait that is too large is refused, and the store goes on', async () => {
+  it('a value, a key or a wait that is too large is refused, and the store stays usable', async () => {
     const store = await server.open(newUrl())
     const refusal = { code: 'signal.refused', refusal: 'too-large' }
     const value = new Uint8Array(limits.storeValueBytes + 1)
@@ -274,7 +274,7 @@ describe('what the server sees', () => {
     expect(all).not.toContain(url.split('key=')[1])
   })
 
-  it('the same value in the same place twice looks different, but for its tag; elsewhere the tag differs too', async () => {
+  it('an equal value under the same key has another box and the same tag; under another key the tag differs too', async () => {
     const tap: Tap = { sent: [], received: [] }
     const store = await server.open(newUrl(), { WebSocket: tappedSocket(server.origin, tap) })
     for (const key of ['a', 'a', 'b']) await store.set(key, 'same')
