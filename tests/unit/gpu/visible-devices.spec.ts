@@ -58,24 +58,19 @@ test.each([
   ['2,9,1', [2]],
   ['-1', []],
   ['4,-1,2', [4]],
-])(
-  '%s shows devices %j, numbered anew, in code, address and launcher',
-  async (visible, expected) => {
-    const { gpu, seen } = await load()
-    gpu.setVisibleDevices(visible)
-    expect(await seen()).toEqual(expected)
-    expect(await gpu.isAvailable()).toBe(expected.length > 0)
-    const physical = expected.map((_, index) => gpu.getDeviceProperties(index))
-    expect((await Promise.all(physical)).map(({ physicalIndex }) => physicalIndex)).toEqual(
-      expected,
-    )
-    expect(await (await load(`?visibleDevices=${encodeURIComponent(visible)}`)).seen()).toEqual(
-      expected,
-    )
-    const words = JSON.stringify({ visibleDevices: visible })
-    expect(await (await load(`?launcher=${encodeURIComponent(words)}`)).seen()).toEqual(expected)
-  },
-)
+])('%s shows devices %j, renumbered, in code, address and launcher', async (visible, expected) => {
+  const { gpu, seen } = await load()
+  gpu.setVisibleDevices(visible)
+  expect(await seen()).toEqual(expected)
+  expect(await gpu.isAvailable()).toBe(expected.length > 0)
+  const physical = expected.map((_, index) => gpu.getDeviceProperties(index))
+  expect((await Promise.all(physical)).map(({ physicalIndex }) => physicalIndex)).toEqual(expected)
+  expect(await (await load(`?visibleDevices=${encodeURIComponent(visible)}`)).seen()).toEqual(
+    expected,
+  )
+  const words = JSON.stringify({ visibleDevices: visible })
+  expect(await (await load(`?launcher=${encodeURIComponent(words)}`)).seen()).toEqual(expected)
+})
 
 test('webgpu:1 of "2,3,4,5" is device 3', async () => {
   const { gpu, runtimeOf, seen } = await load()
@@ -110,7 +105,7 @@ test('logical devices are numbered adapter by adapter, and visibleDevices choose
   )
 })
 
-test('with all hidden, opening one says so', async () => {
+test('opening a device fails with the reason when all are hidden', async () => {
   const { gpu, runtimeOf } = await load()
   gpu.setVisibleDevices('')
   await expect(runtimeOf('webgpu')).rejects.toMatchObject({

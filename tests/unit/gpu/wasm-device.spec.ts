@@ -412,7 +412,7 @@ test('a buffer throws when there is no memory for it', () => {
   gpu.check()
 })
 
-test('a page that forbids WebAssembly is told what to allow', async () => {
+test('the error names what to allow when a page forbids WebAssembly', async () => {
   vi.spyOn(WebAssembly, 'compile').mockRejectedValue(new Error('blocked by the policy'))
   await expect(openWasm(compile)).rejects.toMatchObject({
     code: 'gpu.unavailable',

@@ -128,7 +128,7 @@ test('messages arrive while a step computes', async () => {
   forward.destroy()
 })
 
-test('a program that does not fit is refused with its largest ops, and the device goes on', async () => {
+test('a program that does not fit is refused with its largest ops, and the device stays usable', async () => {
   const runtime = deviceOf(new WasmHeap(64))
   const make = (size: number) =>
     compile(
@@ -186,7 +186,7 @@ test('a program is refused with what the browser gives when memory grows no more
   })
 })
 
-test('a page whose memory cannot be shared says so, and computes the same on one thread', async () => {
+test('a page whose memory cannot be shared warns, and computes the same on one thread', async () => {
   vi.stubGlobal('crossOriginIsolated', false)
   const warn = vi.spyOn(console, 'warn').mockReturnValue()
   setNumThreads(2)

@@ -50,7 +50,7 @@ function training() {
 const stateOf = async (model: Module) =>
   Object.entries(await model.stateDict()).map(([key, { data }]) => [key, [...data]])
 
-test('a program that looks for anomalies trains like one that does not', async () => {
+test('a program with detectAnomaly trains as one without it', async () => {
   const ends = []
   for (const isChecking of [false, true]) {
     const { model, optimizer, step } = training()
@@ -77,7 +77,7 @@ test('the run that would spoil the weights names the op, and changes nothing', a
   expect((await program.run(batch())).loss[0]).toBeGreaterThan(0)
 })
 
-test('an accumulation looks at each of its runs', async () => {
+test('an accumulation is checked in each of its runs', async () => {
   const { step } = training()
   const program = await compileAccumulated(step, types, { runtime, steps: 2, detectAnomaly: true })
   await program.run(batch())
@@ -92,7 +92,7 @@ test('an accumulation looks at each of its runs', async () => {
   expect(program.isLast).toBe(true)
 })
 
-test('infinite values that are meant are none', async () => {
+test('infinite values that are intended are no anomaly', async () => {
   const hide = ({ x }: Record<string, Tensor>) => ({
     y: where(x.gt(0), x, Number.NEGATIVE_INFINITY).softmax(1).sum(),
   })
@@ -152,7 +152,7 @@ test('checks that belong to the update wait for the run itself', async () => {
   expect((await program.run(batch())).norm[0]).toBeGreaterThan(0)
 })
 
-test('all ranks end a run that one of them refuses, and go on together', async () => {
+test('all ranks end a run that one of them refuses, and the next one works', async () => {
   const groups = await ringOf(2)
   const ends = await Promise.all(
     groups.map(async (processGroup, rank) => {
@@ -189,7 +189,7 @@ test('all ranks end a run that one of them refuses, and go on together', async (
   for (const group of groups) group.destroy()
 })
 
-test('eager runs and looks by hand are there on the cpu too', async () => {
+test('eager runs and detectAnomaly as a call work on the cpu too', async () => {
   const masks = { randomStep: 1 }
   const { step, model } = training()
   const seen: string[] = []
@@ -211,7 +211,7 @@ afterEach(() => {
   setSwitches({ debug: 0 })
 })
 
-test('debug=5 tells which results are not finite', async () => {
+test('debug=5 reports which results are not finite', async () => {
   const warned = vi.spyOn(console, 'warn').mockReturnValue()
   const received = vi.spyOn(console, 'info').mockReturnValue()
   setSwitches({ debug: 5 })

@@ -41,7 +41,7 @@ test('what is linked into the store of a product is named with it', () => {
   expect(callsOf(fn, false)).toEqual(['matmul+tanh(f32[2, 3], f32[3, 4])'])
 })
 
-test('an op of backward tells whose gradient it makes', () => {
+test('an op of backward names the op whose gradient it computes', () => {
   const weight = new Parameter([3, 4], new Float32Array(12))
   const calls = callsOf(({ x, y }) => {
     const loss = crossEntropy(x.matmul(weight).sigmoid().log(), y)

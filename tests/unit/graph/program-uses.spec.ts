@@ -83,7 +83,7 @@ test('a layer whose weight was replaced by an array names it', async () => {
   )
 })
 
-test('a function that reads an input that is not declared is told so', async () => {
+test('a function that reads an undeclared input gets an error that names it', async () => {
   const uses = [
     ({ y }: Record<string, never>) => ({ z: (y as { exp(): never }).exp() }),
     ({ x, y }: Record<string, never>) => ({ z: (x as { add(other: unknown): never }).add(y) }),

@@ -14,7 +14,7 @@ function clockOf() {
   return { clock, pass }
 }
 
-test('each moment counts once, for the first of the parts that go on', () => {
+test('each moment counts once, for the first of the parts that overlap', () => {
   const { clock, pass } = clockOf()
   const leaveBackward = clock.enter('backward')
   pass(10)

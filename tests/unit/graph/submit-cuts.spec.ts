@@ -22,7 +22,7 @@ test('a longer one is cut into parts of equal time', () => {
   expect(submitCuts(ranges, { forward: 50, backward: 200, optimizer: 0 })).toEqual([14, 22])
 })
 
-test('a dispatch that is long by itself is not cut', () => {
+test('a single long dispatch is not cut', () => {
   const one = [{ phase: 'forward', start: 0, end: 1 }] as const
   expect(submitCuts(one, { forward: 450, backward: 0, optimizer: 0 })).toEqual([])
 })

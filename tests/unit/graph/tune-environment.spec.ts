@@ -10,7 +10,7 @@ const device = (vendor: string, isSoftware: boolean) => {
   return { gpu: { facts }, limits: { isSoftware } } as Runtime
 }
 
-test('environmentOf tells adapters apart that the browser does not name', () => {
+test('environmentOf distinguishes adapters that the browser does not name', () => {
   vi.stubGlobal('navigator', { userAgent: 'Firefox/153.0' })
   const software = environmentOf(device('', true))
   expect(environmentOf(device('', false))).not.toBe(software)

@@ -24,7 +24,7 @@ const target = (call: ReturnType<typeof product>): TuneTarget => ({
 })
 
 describe('variantKey', () => {
-  test('tells op, types and attrs, whatever the order of keys', () => {
+  test('depends on op, types and attrs, in any order of keys', () => {
     const call = product(4, 5, 6)
     expect(variantKey(matmul, call)).toBe(
       'matmul f32[4,5] f32[5,6] {"epilogue":[],"form":"nn","rowSums":false}',

@@ -16,7 +16,7 @@ test.each([
   ['Conv2d', 12 * 3 * 5, 256 * 12 * 3 * 5, () => new Conv2d(12, 256, [3, 5])],
   ['Conv2d in groups', 6 * 9, 256 * 6 * 9, () => new Conv2d(12, 256, 3, { groups: 2 })],
 ] as const)(
-  '%s begins evenly distributed in ±1/sqrt(fan-in), weight and bias each from a stream of its own',
+  '%s begins uniform in ±1/sqrt(fan-in), with separate streams for weight and bias',
   async (_, fanIn, weights, make) => {
     const bound = 1 / Math.sqrt(fanIn)
     const { weight, bias } = await drawnBy(5, make)
@@ -63,7 +63,7 @@ test('seed 0 always gives these numbers', async () => {
   `)
 })
 
-test('manualSeed begins the streams anew; another seed and a second layer have other numbers', async () => {
+test('manualSeed restarts the streams; another seed and a second layer have other numbers', async () => {
   const make = () => new Linear(4, 2)
   const first = await drawnBy(3, make)
   const second = await make().weight.read()

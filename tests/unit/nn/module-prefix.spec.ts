@@ -105,19 +105,19 @@ test.each([
   expect(await loadModel(bare(), file)).toEqual({ missingKeys: [], unexpectedKeys: [] })
 })
 
-test('the second key of one parameter is unknown when wrappers alone tell them apart', async () => {
+test('the second key of one parameter is unknown when the two differ in wrappers alone', async () => {
   const state = { ...(await bare().stateDict()), 'module.1.bias': numbers(5, 6, 7) }
   expect(() => bare().loadStateDict(state)).toThrow('unknown [module.1.bias]')
 })
 
-test('a model of its own property called module keeps its keys', async () => {
+test('a model that has a property called module keeps its keys', async () => {
   const saved = await new Awkward().stateDict()
   const model = new Awkward()
   model.loadStateDict(saved, { prefix: 'auto' })
   expect(await model.stateDict()).toEqual(saved)
 })
 
-test('what fits neither way is told as it came, and a wrong choice is refused', async () => {
+test('a key that fits neither way is reported as given, and a wrong choice is refused', async () => {
   const model = bare()
   const state = {
     ...(await model.stateDict()),

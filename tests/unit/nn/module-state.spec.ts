@@ -174,7 +174,7 @@ test('requiresGrad_ freezes what is compiled next, and lets it learn again', asy
 })
 
 describe('loadStateDict', () => {
-  test('what has no tensors of its own by key is refused, also where keys may be missing', () => {
+  test('an argument that is no object of tensors is refused, even with strict off', () => {
     const model = new Linear(1, 1)
     for (const state of [model.stateDict(), new Map(), Float32Array.of(1), []])
       expect(() => model.loadStateDict(state as never, { strict: false })).toThrow(
@@ -195,7 +195,7 @@ describe('loadStateDict', () => {
     expect(await model.stateDict()).toEqual(before)
   })
 
-  test('not strict: takes what fits and tells the rest', async () => {
+  test('not strict: loads the keys that fit and returns the others', async () => {
     const model = make()
     const { data } = (await model.stateDict())['1.weight']
     expect(model.loadStateDict(some, { strict: false })).toEqual({

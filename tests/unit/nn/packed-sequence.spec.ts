@@ -93,7 +93,7 @@ test('padding is cleared of what a layer for single steps made of it, and gets n
   expect([...gradient]).toEqual([1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0])
 })
 
-test('what a recurrent layer gave needs no pass of its own, unless the padding is to be another number', async () => {
+test('the output of a recurrent layer is padded without a dispatch, unless paddingValue is another number', async () => {
   const lstm = new LSTM(2, 3)
   const dispatches = async (options: PadOptions) => {
     const program = await compile(

@@ -74,7 +74,7 @@ test('a step reads and stores packed halves, without shader-f16', () => {
   expect(packed).not.toContain('f16>')
 })
 
-test('to the kernels of float32 a step adds the copies of its input and weights, and a pass of its own before the mean', () => {
+test('a step adds copies of its input and weights, and one pass before the mean, to the kernels of float32', () => {
   const labelsOf = (enabled: boolean) =>
     prepareStep(halfModel(), halfTypes, { enabled }).plan.dispatches.map(
       ({ dispatch }) => dispatch.label,
@@ -165,7 +165,7 @@ test('attention under autocast is attention of rounded operands, its gradients t
   })
 })
 
-test('a GPT under autocast trains alike with and without rewrites, and near float32', async () => {
+test('a GPT under autocast has equal losses with and without rewrites, near those of float32', async () => {
   const [batch, length, vocabulary] = [2, 6, 12]
   const tokens = Int32Array.from({ length: batch * length }, (_, i) => (i * 7 + 3) % vocabulary)
   const losses = async (enabled: boolean, useNaiveKernels: boolean): Promise<number[]> => {

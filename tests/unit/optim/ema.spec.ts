@@ -57,7 +57,7 @@ const averaged = (states: readonly number[][][]): number[][] =>
     average.map((values, i) => values.map((value, k) => Math.fround((value + now[i][k]) / 2))),
   )
 
-test('all parameters have an average of their own, whatever their names', async () => {
+test('each parameter has its average, with any name', async () => {
   const { model, ema, compiled, batch } = await trained()
   const step = await compiled()
   const states: number[][][] = []
@@ -93,7 +93,7 @@ test('with useBuffers running statistics are averaged too; counts stay', async (
 })
 
 test.each([{ when: 'before' }, { when: 'after' }])(
-  'a run that takes averages over $when compiling goes on as the one that saved them',
+  'a run that loads averages over $when compiling continues as the one that saved them',
   async ({ when }) => {
     const first = await trained({ useBuffers: true })
     const step = await first.compiled()

@@ -65,7 +65,7 @@ test('parameters that joined apart may be trained apart, all together, and apart
   expect([state[0]['step'], state[1]['step']]).toEqual([3, 1])
 })
 
-test('a part of what joined together cannot be left out; a new optimizer with the state goes on', async () => {
+test('one of several parameters that joined together cannot be left out; a new optimizer with the state can', async () => {
   const [a, b] = [parameter(0), parameter(0)]
   const optimizer = new Adam([a, b], { lr: 0.1 })
   await (await stepOf(optimizer, [a, b])).run({})

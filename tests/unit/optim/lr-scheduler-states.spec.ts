@@ -111,16 +111,19 @@ describe('a step that fails', () => {
     ['no gamma', { gamma: null }, undefined, /^StepLR: gamma must be a number, got null/],
     ['no baseLrs', { baseLrs: null }, undefined, /^StepLR: baseLrs must be a list of 1/],
     ['no optimizer', { optimizer: null }, undefined, /^StepLR: optimizer must be an optimizer/],
-  ])('because of %s says so', (_, change, epoch, text) => {
+  ])('throws an error that says why: %s', (_, change, epoch, text) => {
     const o = optimizer()
     const scheduler = Object.assign(new s.StepLR(o, 1), change)
     expect(() => scheduler.step(epoch)).toThrow(text)
     expect(o.paramGroups[0].lr).toBe(1)
   })
 
-  test.each(['SequentialLR', 'ChainedScheduler'])('because %s got an epoch says so', (name) => {
-    const scheduler = makers[name](optimizer())
-    expect(() => scheduler.step(3)).toThrow(new RegExp(`^${name}.step: epoch must be left out`))
-    expect(scheduler.stateDict()).toEqual(makers[name](optimizer()).stateDict())
-  })
+  test.each(['SequentialLR', 'ChainedScheduler'])(
+    'throws an error that names epoch when %s gets one',
+    (name) => {
+      const scheduler = makers[name](optimizer())
+      expect(() => scheduler.step(3)).toThrow(new RegExp(`^${name}.step: epoch must be left out`))
+      expect(scheduler.stateDict()).toEqual(makers[name](optimizer()).stateDict())
+    },
+  )
 })

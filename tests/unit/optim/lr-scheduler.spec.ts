@@ -101,28 +101,31 @@ describe('schedules against PyTorch', () => {
     expect(largest).toBeLessThan(1e-12)
   })
 
-  test.each(Object.keys(makers))('%s goes on from its state as if nothing had been', (name) => {
-    const whole = groupsFor(name)
-    const uninterrupted = makers[name](whole)
-    const before = groupsFor(name)
-    const first = makers[name](before)
-    for (let step = 0; step < 17; step++) {
-      advance(uninterrupted, step)
-      advance(first, step)
-    }
-    const after = groupsFor(name)
-    const second = makers[name](after)
-    second.loadStateDict(JSON.parse(JSON.stringify(first.stateDict())))
-    before.paramGroups.forEach((group, i) => {
-      Object.assign(after.paramGroups[i], group)
-    })
-    for (let step = 17; step < 40; step++) {
-      advance(uninterrupted, step)
-      advance(second, step)
-      expect(rowOf(after)).toEqual(rowOf(whole))
-    }
-    expect(second.stateDict()).toEqual(uninterrupted.stateDict())
-  })
+  test.each(Object.keys(makers))(
+    '%s continues from its state as an uninterrupted one does',
+    (name) => {
+      const whole = groupsFor(name)
+      const uninterrupted = makers[name](whole)
+      const before = groupsFor(name)
+      const first = makers[name](before)
+      for (let step = 0; step < 17; step++) {
+        advance(uninterrupted, step)
+        advance(first, step)
+      }
+      const after = groupsFor(name)
+      const second = makers[name](after)
+      second.loadStateDict(JSON.parse(JSON.stringify(first.stateDict())))
+      before.paramGroups.forEach((group, i) => {
+        Object.assign(after.paramGroups[i], group)
+      })
+      for (let step = 17; step < 40; step++) {
+        advance(uninterrupted, step)
+        advance(second, step)
+        expect(rowOf(after)).toEqual(rowOf(whole))
+      }
+      expect(second.stateDict()).toEqual(uninterrupted.stateDict())
+    },
+  )
 })
 
 test('states have the keys that PyTorch gives them', () => {

@@ -39,7 +39,7 @@ const stepOf = (model: Module, optimizer: SGD) =>
 
 const warnings = () => vi.spyOn(console, 'warn').mockImplementation(() => undefined)
 
-test('a layer in a #private field is told of, once', async () => {
+test('a layer in a #private field is reported, once', async () => {
   const warn = warnings()
   const model = new Hidden()
   const optimizer = new SGD(model.parameters())
@@ -51,7 +51,7 @@ test('a layer in a #private field is told of, once', async () => {
   )
 })
 
-test('what is frozen, listed but left out, or in an optimizer of its own is not', async () => {
+test('parameters that are frozen, listed but left out, or in another optimizer are not reported', async () => {
   const warn = warnings()
   const frozen = new Hidden().freeze()
   await stepOf(frozen, new SGD(frozen.parameters()))

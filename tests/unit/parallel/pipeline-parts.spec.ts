@@ -219,7 +219,7 @@ describe('pipeline', () => {
   const cut = (options: Parameters<typeof pipeline>[1], module: Module = tower(2)) =>
     pipeline(module, options)
 
-  test('tells what each stage holds, and leaves the keys of the state dict', async () => {
+  test('lists the keys of each stage, and keeps those of the state dict', async () => {
     const pipe = await cut({ splitSpec: ['2'] })
     expect(pipe.stages.map(({ keys }) => keys)).toEqual([
       ['0.weight', '0.bias'],

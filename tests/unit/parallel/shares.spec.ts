@@ -82,7 +82,7 @@ const trainedBy = async (wrap: Wrap, hasBatchNorm = false) =>
   (await onRanks(2, (group) => train(group, wrap, hasBatchNorm))).map(resultOf)
 
 test.each(['fullyShard', 'fullyShard of a layer', 'replicate'] as const)(
-  'with %s each rank draws the dropout of its own samples, as in DistributedDataParallel',
+  'with %s each rank draws the dropout of the samples that it computes, as in DistributedDataParallel',
   async (name) => {
     const [expected] = await trainedBy(wraps.ddp)
     for (const { state } of await trainedBy(wraps[name])) expect(state).toEqual(expected.state)

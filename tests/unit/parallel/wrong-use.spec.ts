@@ -259,7 +259,7 @@ describe('ranks that have a stage each', () => {
   })
 })
 
-test('a mesh of some ranks is refused by the name of its own option', async () => {
+test('a mesh of some ranks is refused with the name of its option', async () => {
   const errors = await errorsOf(async (processGroup) => {
     const group = await processGroup.newGroup([0, 1])
     await initDeviceMesh('reference', [2], { processGroup: group as never })
@@ -721,7 +721,7 @@ describe('divided attention', () => {
       expect(error).toContain('gpt: the ranks cannot divide 3 heads equally')
   })
 
-  test('queries, keys and values are divided without being told', async () => {
+  test('queries, keys and values are divided when blocks is omitted', async () => {
     const received = await onRanks(2, forward(2, 3))
     const unsent = await onRanks(2, forward(2))
     expect(unsent.map(resultOf)).toEqual(received.map(resultOf))

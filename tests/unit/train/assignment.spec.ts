@@ -39,7 +39,7 @@ const evenly = (workers: number, ranks: number): number[] =>
     (_, rank) => Math.floor(((rank + 1) * workers) / ranks) - Math.floor((rank * workers) / ranks),
   )
 
-describe('Deal', () => {
+describe('Assignment', () => {
   test('gives ranks virtual workers by their speed', () => {
     const assignment = new Assignment([3, 3, 2])
     play(assignment, 19, (rank) => [100, 200, 100][rank])
@@ -62,7 +62,7 @@ describe('Deal', () => {
   )
 
   test.each([8, 16, 32])(
-    'ranks that meet again share %i by their speeds from the first step on, as do those that join them',
+    'ranks that form a group again share %i by their speeds from the first step on, as do those that join them',
     (workers) => {
       const us = [100, 100, 1000, 100]
       const before = new Assignment(us.map(() => workers / us.length))
@@ -81,7 +81,7 @@ describe('Deal', () => {
     },
   )
 
-  test('begins evenly where the ranks have told their proofs alone, or about the same times', () => {
+  test('begins evenly when ranks have reported proofs alone, or about the same times', () => {
     const assignment = new Assignment([3, 3, 2])
     assignment.begin([{ us: 10, isOfProof: true }, { us: 1000, isOfProof: true }, undefined])
     expect(assignment.counts).toEqual([3, 3, 2])
@@ -128,7 +128,7 @@ describe('Deal', () => {
     expect(assignment.counts).toEqual([1, 1])
   })
 
-  test('all deals add up to all virtual workers', () => {
+  test('all assignments add up to all virtual workers', () => {
     const random = seededRandom(7)
     for (let trial = 0; trial < 50; trial++) {
       const counts = [1, 0, 0, 0, 0].map((min) => min + Math.floor(5 * random()))

@@ -37,7 +37,7 @@ async function undisturbed(size: number): Promise<{ losses: number[]; paramHash:
 }
 
 test.each([1, 3])(
-  '%i ranks: what is saved in the middle of steps, in a pause and at the end goes on to the bits of a whole run',
+  '%i ranks: what is saved in the middle of steps, in a pause and at the end resumes to the bits of a whole run',
   async (size) => {
     const wanted = await undisturbed(size)
     const folders = Array.from({ length: size }, () => seenFolder())
@@ -77,7 +77,7 @@ test.each([1, 3])(
   60_000,
 )
 
-test('a place that takes nothing ends no run: it is told once, and to who asks', async () => {
+test('a folder that refuses writes ends no run: it is reported once, and to the caller of save', async () => {
   const full = () =>
     seenFolder(() => {
       throw new Error('the disk is full')
@@ -98,7 +98,7 @@ test('a place that takes nothing ends no run: it is told once, and to who asks',
   close()
 }, 60_000)
 
-test('who waits for a save when the run is ended is told so; other runs refuse it', async () => {
+test('save fails with the reason when the run ends meanwhile, and when the run has no saves', async () => {
   const { ranks, close } = await start([seenFolder(), seenFolder()], { steps: 100_000 })
   await ranks[0].until('step')
   ranks[1].group.abort(new PeerError('peer.aborted', 'stopped by Ada.'))
@@ -140,7 +140,7 @@ test('by the clock a rank saves every 10 s, and no more than 2 % of the time', a
   expect(events.slice(4).map((event) => event.step)).toEqual([700, 1200, 1700])
 })
 
-test('a rank that saves by the clock tries again a minute after a save failed, and tells of it once', async () => {
+test('a rank that saves by the clock tries again a minute after a save failed, and reports it once', async () => {
   let nowMs = 0
   let isFull = true
   const tries: number[] = []

@@ -46,7 +46,7 @@ const testsOf = ({ events }: TaskRank) =>
   events.flatMap((event) => (event.event === 'evaluation' ? [event] : []))
 
 test.each([1, 3])(
-  'on %i ranks each step tells loss and accuracy of its batch, each test those of the held-out samples',
+  'on %i ranks each step reports loss and accuracy of its batch, each test those of the held-out samples',
   async (size) => {
     // Nothing is learned, so that all steps are of the parameters that are left. The last batch of the epoch is short.
     const input = { demo: 'playground', data: 'moons', lr: 0, epochs: 1, batchSize: 100 } as const

@@ -70,7 +70,7 @@ test('3 ranks: a size of buckets that nobody chose is the saved one, and the bit
   expect(measured).toEqual(same)
 })
 
-test('3 ranks: another size that the caller chose is kept and told, with other bits', async () => {
+test('3 ranks: another size that the caller chose is kept and reported, with other bits', async () => {
   const { folder, parameters } = await savedRun()
   const changed = await resumed(folder, { bucketCapMb: other })
   expect(changed.received).toEqual([`bucketCapMb of model ${saved}, now ${other}`])
@@ -80,7 +80,7 @@ test('3 ranks: another size that the caller chose is kept and told, with other b
   expect(first.received).toEqual(['firstBucketMb of model 1, now 0.001'])
 })
 
-test('a step that is compiled already keeps its buckets, and that is told', async () => {
+test('a step that is compiled already keeps its buckets, and the difference is reported', async () => {
   const { folder } = await savedRun()
   const late = await resumed(folder, { bucketCapMb: undefined, isLate: true })
   expect(late.caps[0]).toBeGreaterThan(saved)
@@ -89,7 +89,7 @@ test('a step that is compiled already keeps its buckets, and that is told', asyn
   expect(late.received).toEqual([`bucketCapMb of model ${saved}, now ${late.caps[0]}`, ...ofFirst])
 })
 
-test('another number of ranks is told on the console of rank 0, unless the caller hears of it', async () => {
+test('another number of ranks is logged on the console of rank 0, unless the caller takes the differences', async () => {
   const warned = vi.spyOn(console, 'warn').mockImplementation(() => undefined)
   const { folder } = await savedRun()
   expect((await resumed(folder, { size: 2 })).received).toEqual(['ranks 3, now 2'])

@@ -130,7 +130,7 @@ describe('a folder', () => {
     expect(textOf(await getCheckpoint(folder, 'best'))).toBe('by a person')
   })
 
-  test('a file with a score is the best where there is none', async () => {
+  test('the first file with a score is the best until a better one comes', async () => {
     const folder = seenFolder()
     const put = (value: number) =>
       putCheckpoint(folder, bytesOf(`${value}`), {
@@ -157,7 +157,7 @@ describe('a folder', () => {
     expect(safetensors([...folder.files.keys()])).toHaveLength(1)
   })
 
-  test('whatever fails on the way, the files before it are whole, and the next save goes on', async () => {
+  test('the files before a save that fails anywhere are whole, and the next save works', async () => {
     /** Five saves, of which the operation `failing` fails, in the first four; 0: none. */
     const run = async (failing: number) => {
       let operations = 0
@@ -273,7 +273,7 @@ async function withRanks<T>(
 describe('random states', () => {
   const states = [10, 11, 12].map((seed) => ({ seed, nextStream: seed, nextStep: 2 * seed }))
 
-  test('each rank goes on with its own, where they are as many; else all with rank 0’s, and it is told', async () => {
+  test('each rank takes its state when their number is equal; else all take rank 0’s, and it is reported', async () => {
     setRngState(states[0])
     const file = save(await readState({ step: 1 }, states))
     const received: string[] = []
@@ -291,7 +291,7 @@ describe('random states', () => {
     )
   })
 
-  test('where all ranks have the same, any number goes on with it and nothing is told', async () => {
+  test('any number of ranks continues with a state that all have in common, and nothing is reported', async () => {
     setRngState(states[1])
     const file = save(await readState({}, [states[1], states[1]]))
     const onDifferences = () => expect.unreachable('nothing differs')
@@ -346,7 +346,7 @@ describe('ranks', () => {
     expect(elsewhere.written).toEqual([])
   })
 
-  test('what rank 0 cannot write is an error on all, and they can go on', async () => {
+  test('a write that fails on rank 0 is an error on all, and the next save works', async () => {
     const folder = seenFolder((what) => {
       if (what === 'write step-1.safetensors') throw new Error('the disk is full')
     })
@@ -367,7 +367,7 @@ describe('ranks', () => {
     expect(safetensors(folder.written)).toEqual(['step-2.safetensors'])
   })
 
-  test.each([1, 2, 3])('two ranks save, %i go on with the same state', async (size) => {
+  test.each([1, 2, 3])('two ranks save, %i continue with the same state', async (size) => {
     const folder = seenFolder()
     const [saved] = await withRanks(2, async ({ ddp, model, optimizer, train }, group) => {
       await train(3)
@@ -439,7 +439,7 @@ describe('one rank', () => {
     expect(getRngState().seed).toBe(3)
   })
 
-  test('a part that the file has not, a name of its own, and bad options are refused', async () => {
+  test('a part that the file lacks, a reserved name, and bad options are refused', async () => {
     const folder = seenFolder()
     const model = make()
     await saveCheckpoint({ model, step: 1 }, { folder })

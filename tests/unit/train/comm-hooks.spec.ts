@@ -278,7 +278,7 @@ test('error feedback brings everything over in time; without it what is small is
   for (const sum of await arrived(false)) expect(sum).toBeCloseTo(0.02, 5)
 })
 
-test('PowerSGD gives a mean of low rank exactly, begins whole, and draws alike on all ranks', async () => {
+test('PowerSGD gives a mean of low rank exactly, begins uncompressed, and draws the same factors on all ranks', async () => {
   const states = [0, 1].map(
     () => new PowerSgdState({ startPowerSgdIter: 1, minCompressionRate: 0 }),
   )

@@ -142,7 +142,7 @@ test('full batches begin with the very weights that users gave by hand, and cost
   }
 })
 
-test('weights that do not add up are refused on all ranks before anything is updated, and the group goes on', async () => {
+test('weights that do not add up are refused on all ranks before anything is updated, and the next step works', async () => {
   const one: CountedCase = { kind: 'samples', counts: [[8], [8]] }
   for (const clipsTo of [undefined, 1]) {
     const ranks = await countedRanks(one, runtime, { clipsTo })
@@ -250,7 +250,7 @@ test('the words of what counts ride with the first bucket: as many collectives, 
   endCounted(ranks)
 })
 
-test('ranks of which one weighs by what counts and another alike do not compile', async () => {
+test('ranks do not compile when one weighs by counted samples and another equally', async () => {
   const groups = await ringOf(2)
   const outcomes = await Promise.allSettled(
     groups.map(async (processGroup, rank) => {

@@ -293,7 +293,7 @@ test('without a cap ranks measure one: the same on all, before the first layout,
   for (const { group } of ranks) group.destroy()
 })
 
-test('with a cap ranks still measure how collectives travel, unless the group was told', async () => {
+test('with a cap ranks still measure how collectives travel, unless the group has a choice', async () => {
   const setupBytes = async (choice?: AlgorithmChoice) => {
     const groups = await meshOf(3)
     for (const group of groups) if (choice) group.choice = choice

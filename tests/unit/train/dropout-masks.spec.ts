@@ -64,7 +64,7 @@ test('ranks draw what one rank draws for the same samples, unless a run says oth
   expect(first).not.toEqual(second)
 })
 
-test('no two runs repeat masks, of one program, of another, or compiled anew', async () => {
+test('no two runs repeat masks, of one program, of another, or compiled again', async () => {
   const model = new Masks()
   const first = await masksOf(model, 2)
   const second = await masksOf(model, 2)
@@ -77,7 +77,7 @@ test('no two runs repeat masks, of one program, of another, or compiled anew', a
   expect(await second()).toEqual(drawn[2])
 })
 
-test('a shorter batch of a second program goes on with the count', async () => {
+test('a shorter batch of a second program continues the count', async () => {
   const model = new Masks()
   const [long, short] = [await masksOf(model, 3), await masksOf(model, 2)]
   const drawn = await long()
@@ -86,7 +86,7 @@ test('a shorter batch of a second program goes on with the count', async () => {
   expect(next).toEqual((await (await masksOf(model, 3))({ randomStep: 1 })).slice(0, 2 * width))
 })
 
-test('micro-steps of an accumulation draw masks of their own', async () => {
+test('micro-steps of an accumulation draw different masks', async () => {
   const layer = new Linear(2, 2)
   const optimizer = new SGD(layer.parameters(), { lr: 0.1 })
   const program = await compileAccumulated(

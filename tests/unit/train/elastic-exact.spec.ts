@@ -116,7 +116,7 @@ describe('an exact run in which a rank joins', () => {
       'samples',
     ],
   ] as [string, Partial<Task>, string][])(
-    'tells all ranks that it has %s, who join later too, and the log',
+    'reports to all ranks, to later ones and in the log that it has %s',
     async (_, own, words) => {
       const { ranks, unlike, hash, groups, proof } = await joined({ ...(task as Task), ...own })
       const text = expect.stringMatching(
@@ -139,7 +139,7 @@ describe('an exact run in which a rank joins', () => {
     },
   )
 
-  test('tells nothing where all compute the same bits, and the log has their proof', async () => {
+  test('reports nothing when all compute the same bits, and the log has their proof', async () => {
     const { ranks, unlike, proof, groups } = await joined(task as Task)
     for (const one of ranks) expect(unlikeOf(one)).toEqual([])
     expect(unlike).toEqual([])
@@ -320,7 +320,7 @@ describe('where the states of an exact run differ', () => {
     for (const own of received) expect(own).toMatchObject([{ step: 50, isLasting: false }])
   })
 
-  test('two ranks that have kept no state in which they agree take that of rank 0, and say so', async () => {
+  test('two ranks that have kept no state in which they agree take that of rank 0, and report it', async () => {
     const { ends, received } = await flipped(2, [21])
     const [first, second] = resultsOf(ends)
     expect(second.paramHash).toBe(first.paramHash)
@@ -337,7 +337,7 @@ describe('where the states of an exact run differ', () => {
       })
   })
 
-  test('a rank whose bits flip again and again is put out, and the others end with the bits of one rank', async () => {
+  test('a rank whose bits flip repeatedly is evicted, and the others end with the bits of one rank', async () => {
     const { ends, alone, paramHash } = await flipped(3, [51, 52, 53, 54, 55, 56])
     expect(alone).toEqual([false, true, false])
     const [a, b, c] = ends
@@ -351,7 +351,7 @@ describe('where the states of an exact run differ', () => {
   })
 })
 
-test('an exact run that resumes with other data or bits says so', async () => {
+test('an exact run that resumes with other data or bits reports it', async () => {
   const folder = seenFolder()
   const run = (steps: number, resume: 'latest' | undefined, own: Partial<Task> = {}) => {
     const input = {
@@ -413,7 +413,7 @@ test('an exact run asks of a newcomer as fast a link as a plain one of the same 
   expect(exact).toBe(plain)
 })
 
-test('ranks of an exact run that meet again share the batch by their speeds at once', async () => {
+test('ranks of an exact run that form a group again share the batch by their speeds at once', async () => {
   warned()
   const input = { exact: true, virtualWorkers: 8, steps: 90 } as const
   const room = new ElasticRoom(['a', 'b'])

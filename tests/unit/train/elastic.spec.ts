@@ -61,7 +61,7 @@ test('a lost rank does not end the run: the others continue from the newest kept
   ])
 })
 
-test('a pause outlasts the rank that asked for it: no step is lost, and another one goes on', async () => {
+test('a pause outlasts the rank that asked for it: no step is lost, and another rank ends it', async () => {
   warned()
   const room = new ElasticRoom(['a', 'b', 'c'])
   const [a, b, c] = ['a', 'b', 'c'].map((name) => enter(room, name, { steps: 60 }))
@@ -112,7 +112,7 @@ test('a broken link does not end the run, unless it breaks without progress agai
 })
 
 describe.each([false, true])('exact: %s', (exact) => {
-  test('a rank whose first group ended before it was in it meets the others, and gives them its points', async () => {
+  test('a rank whose first group ended before it was in it joins the others, and gives them its points', async () => {
     warned()
     const input = { exact, data: 'given', steps: 20 } as const
     const room = new ElasticRoom(['a', 'b'])

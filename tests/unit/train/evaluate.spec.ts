@@ -145,7 +145,7 @@ test('the group of initProcessGroup is the default; modules are as before afterw
   expect([...model.modules()].map(({ training }) => training)).toEqual(modes)
 })
 
-test('what fails on one rank is told on all; what is no sum, and options that cannot be, are refused', async () => {
+test('a failure on one rank is reported on all; results that are no sum and invalid options are refused', async () => {
   const groups = await ringOf(2)
   const dataset = datasetOf(labels)
   const broken: Dataset = {

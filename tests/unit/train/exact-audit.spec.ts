@@ -68,7 +68,7 @@ describe('a rank of an exact run on the device cpu', () => {
     ['sends those of its first step', (sums, first) => sums.set(first)],
     ['sends numbers that do not fit', (sums) => sums.fill(2 ** 31 - 1)],
     ['adds 1 to a single number', (sums) => void sums[5]++],
-  ])('is named and put out within 50 steps when it %s', async (_, lie) => {
+  ])('is named and evicted within 50 steps when it %s', async (_, lie) => {
     const ends = await trained(['a', 'b', 'c'], { c: lie })
     const [a, b, liar] = ends
     expect(liar.reason).toMatchObject({
@@ -96,7 +96,7 @@ describe('a rank of an exact run on the device cpu', () => {
       })
   })
 
-  test('that changes the sums on their way is not named, and all are told of it', async () => {
+  test('that changes the sums on their way is not named, and all receive a report', async () => {
     const { allReduce } = CollectiveGroup.prototype
     let calls = 0
     vi.spyOn(CollectiveGroup.prototype, 'allReduce').mockImplementation(function (

@@ -131,7 +131,7 @@ describe('ExactStep', () => {
     }
   })
 
-  test('deals virtual workers by speed, and computes what it would with even shares', async () => {
+  test('assigns virtual workers by speed, and computes what it would with even shares', async () => {
     const runs = async (size: number) => {
       const ends = await onRanks(size, async (group) => {
         // A simulated device, ten times slower.
@@ -153,7 +153,7 @@ describe('ExactStep', () => {
     }
   })
 
-  test('gives the same weights when each step deals virtual workers to random ranks', async () => {
+  test('gives the same weights when each step assigns virtual workers to random ranks', async () => {
     const random = seededRandom(9)
     const deals = Array.from({ length: 12 }, () => {
       const counts = [0, 0, 0]
@@ -221,7 +221,7 @@ describe('ExactStep', () => {
     },
   )
 
-  test('tells how many attempts were repeated at its end when debug is on', async () => {
+  test('logs how many attempts were repeated at its end when debug is on', async () => {
     const info = vi.spyOn(console, 'info').mockImplementation(() => undefined)
     setSwitches({ debug: 1 })
     try {

@@ -188,7 +188,7 @@ describe('a run with exact', () => {
     expect(steps.sort()).toEqual([0, 0, 2, 2, 4, 4, 6, 6, 6, 6])
   }, 60_000)
 
-  test('in which a rank lies about its gradients ends alike on all, and only another run tells from which step on', async () => {
+  test('ends with equal bits on all ranks when one lies about its gradients, and only another run shows from which step on', async () => {
     const hashesOf = ({ events }: RankEnd) =>
       events.flatMap((event) => (event.event === 'step' ? [event.stateHash] : []))
     const one = await endOfOne()
@@ -217,7 +217,7 @@ describe('a run with exact', () => {
     expect(paramHash).not.toBe(one.result?.paramHash)
   }, 60_000)
 
-  test('continues from a checkpoint on other ranks with the same bits, and says so', async () => {
+  test('continues from a checkpoint on other ranks with the same bits, and reports changed settings', async () => {
     const [whole] = resultsOf([await endOfOne()])
     const folder = seenFolder()
     resultsOf(await exact(2, { epochs: 1, checkpointEvery: 0 }, folder))

@@ -71,7 +71,7 @@ test.each([
   ['step', meshOf, { findUnusedParameters: true }],
   ['forward', meshOf, { bucketCapMb: 1 }],
 ] as const)(
-  'a step that throws on one rank (%s) throws on all, which then go on',
+  'a step that throws on one rank (%s) throws on all, which can then compile again',
   async (place, make, options) => {
     const groups = await make(3)
     const ranks = ranksOf(groups, options)
@@ -100,7 +100,7 @@ test('a rank that fails waits some seconds at most for the others to hear of it,
   expect(await env.until(again, 5000)).toEqual(['none', 'none'])
 })
 
-test('where it throws on all, each has its own error, and all go on', async () => {
+test('where it throws on all, each has its error, and all can compile again', async () => {
   const groups = await ringOf(2)
   const ranks = ranksOf(groups)
   const ends = await Promise.all(
@@ -122,7 +122,7 @@ test('an evaluation that cannot be compiled concerns its rank alone', async () =
   for (const group of groups) group.destroy()
 })
 
-test('a rank that fails before it forwards and wraps anew meets the others by name', async () => {
+test('ranks get a mismatch that names both calls when one fails before it forwards and wraps again', async () => {
   const groups = await ringOf(2)
   const ranks = ranksOf(groups)
   const waiting = ranks[0].compile()

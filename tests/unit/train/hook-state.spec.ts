@@ -24,7 +24,7 @@ test.each(cases)(
 )
 
 test.each(Object.keys(statefulHooks))(
-  '%s on another number of ranks: what was not sent is dropped, which is told once',
+  '%s on another number of ranks: unsent gradients are dropped, with one warning',
   async (name) => {
     const hook = statefulHooks[name]
     const folder = seenFolder()

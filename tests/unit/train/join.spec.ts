@@ -229,7 +229,7 @@ async function normed(size: number, make: () => BatchNorm1d | SyncBatchNorm, has
 }
 const rowsOf = (rank: number, step: number) => uniform(20 + rank, step, 12, rank, rank + 2)
 
-test('buffers come from the lowest rank that has batches, and end alike on all', async () => {
+test('buffers come from the lowest rank that has batches, and end equal on all', async () => {
   const ranks = await normed(3, () => new BatchNorm1d(3))
   const counts = [1, 3, 2]
   await Promise.all(
@@ -288,7 +288,7 @@ test('synchronized statistics leave ranks without batches out, hooks included', 
   }
 })
 
-test('steps that look for anomalies are refused inside join', async () => {
+test('steps with detectAnomaly are refused inside join', async () => {
   const ranks = await dots(2)
   const programs = await Promise.all(
     ranks.map(({ step }) => compile(step, types, { runtime, detectAnomaly: true })),
@@ -300,7 +300,7 @@ test('steps that look for anomalies are refused inside join', async () => {
     await expect(run).rejects.toThrow('join: this step was compiled with detectAnomaly')
 })
 
-test('micro-steps in which ranks meet are refused inside join', async () => {
+test('micro-steps in which ranks synchronize are refused inside join', async () => {
   const ranks = await normed(2, () => new SyncBatchNorm(3))
   const programs = await Promise.all(
     ranks.map(({ step, rows }) => compileAccumulated(step, rows, { runtime, steps: 2 })),

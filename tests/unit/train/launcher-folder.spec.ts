@@ -37,7 +37,7 @@ afterEach(async () => {
   await rm(join(disk, '..', '..'), { recursive: true, force: true })
 })
 
-test('three ranks: rank 0 writes once and reads once, another start goes on from it', async () => {
+test('three ranks: rank 0 writes once and reads once, and another start continues from it', async () => {
   vi.stubEnv('CHECKPOINT_URL', origin + checkpoints.offer())
   const groups = await ringOf(3)
   const all = await Promise.all(
@@ -102,7 +102,7 @@ test('a group whose first rank is on another machine is refused, and writes nowh
   for (const group of groups) group.destroy()
 })
 
-test('a folder that cannot be made is told as it was typed', async () => {
+test('a folder that cannot be made is quoted as it was typed', async () => {
   await expect(new CheckpointFolder('/dev/null/x').prove()).rejects.toMatchObject({
     code: 'file.unwritable',
     message: expect.stringContaining('--checkpoint-dir: cannot write to /dev/null/x'),

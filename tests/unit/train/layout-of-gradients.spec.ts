@@ -62,7 +62,7 @@ test.each([
   ['[[],[],4,[]]', ...others],
   ['[[7],[[0,1]],4,[]]', ...others],
   ['[[],[[0,1]],4,[7]]', ...others],
-])('a rank that tells %j of its step is named', async (...texts) => {
+])('a rank that sends %j about its step is named', async (...texts) => {
   expect(await errorOf(texts, settleLayout)).toMatchObject({
     code: 'peer.protocol',
     message: expect.stringMatching(/^compile: rank 1 sent \d+ bytes that are not what compile/),
@@ -111,7 +111,7 @@ test('why another rank could not compile, wrap or evaluate is cut', async () => 
   })
 })
 
-test('a meeting of some ranks that fails ends the group of the model, whose ranks wait', async () => {
+test('a synchronization of some ranks that fails ends the group of the model, whose ranks wait', async () => {
   const groups = await ringOf(3)
   const [part, other] = (await Promise.all(groups.map((group) => group.newGroup([0, 1])))).map(
     ifMember,

@@ -109,7 +109,7 @@ test('gradients of the last step that are not finite do not end in the model', a
   expect(hashes(last.ends)).toEqual(hashes(before.ends))
 })
 
-test('an elastic run puts out a rank whose gradients are wrong although its samples are right', async () => {
+test('an elastic run evicts a rank whose gradients are wrong although its samples are right', async () => {
   vi.spyOn(console, 'warn').mockImplementation(() => undefined)
   const { reduceGradients } = RingExchange.prototype
   let isBroken = false

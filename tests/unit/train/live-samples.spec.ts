@@ -99,7 +99,7 @@ test('ranks sample the same steps, about a second apart, and all get the samples
   }
 })
 
-test('a sample that is none is shown on no rank, and the run continues', async () => {
+test('an invalid sample is shown on no rank, and the run continues', async () => {
   const { due, received } = await train(
     2,
     100,

@@ -64,7 +64,7 @@ test('closing waits for the piece that is under way', async () => {
 })
 
 test.each([1, 2])(
-  '%i ranks: looks are answered while it trains and behind the end, and change no bits',
+  '%i ranks: queries are answered during training and after the end, and change no bits',
   async (size) => {
     const quiet = await startTask(size, config, open)
     const wanted = await Promise.all(quiet.ranks.map(({ end }) => end))
@@ -125,7 +125,7 @@ test.each([1, 2])(
 )
 
 test.each(['fsdp', 'pp=2'])(
-  'with %s looks are refused while ranks have parts of the model, and see the whole at the end',
+  'with %s queries are refused while ranks have parts of the model, and see the whole at the end',
   async (parallel) => {
     const dp = await startTask(2, config, open)
     await Promise.all(dp.ranks.map(({ end }) => end))

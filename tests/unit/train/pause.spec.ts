@@ -91,7 +91,7 @@ test.each([
   close()
 })
 
-test('a pause that was taken back before it began is none', async () => {
+test('a pause that is cancelled before it begins does not happen', async () => {
   const { ranks, close } = await startTask(2, config, open)
   await ranks[1].until('step')
   ranks[1].trainer.pause()
@@ -101,7 +101,7 @@ test('a pause that was taken back before it began is none', async () => {
   close()
 })
 
-test('two ranks ask: the run goes on when one of them says so', async () => {
+test('two ranks pause: the run continues when one of them asks', async () => {
   const { ranks, close } = await startTask(2, config, open)
   for (const { trainer } of ranks) trainer.pause()
   const paused = await Promise.all(ranks.map((rank) => rank.until('paused')))

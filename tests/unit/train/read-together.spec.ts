@@ -17,7 +17,7 @@ async function readFrom(received: object) {
 }
 
 test.each(['1e12', '-8', '8.5', ' 8', '4294967297', '99999999999', 'x'])(
-  'a rank that tells "%s" as the size of a file is named, and nothing is made room for',
+  'a rank that sends "%s" as the size of a file is named, and no memory is allocated',
   async (done) => {
     expect(await readFrom({ done })).toMatchObject({
       end: {

@@ -29,7 +29,7 @@ const zeros = (values: number[]) => values.map((value) => value === 0).join()
 
 beforeEach(() => manualSeed(3))
 
-test('each call draws anew; the first draws what a single one does', async () => {
+test('each call draws a new mask; the first draws that of a single call', async () => {
   const layers = [new Dropout(0.5), new Dropout(0.5)]
   const [d, e] = layers
   const run = await drawing((x) => ({

@@ -82,7 +82,7 @@ test.each([
     'the machines of other ranks',
     `{"isQuick":true,"now":{"choice":{"oneShotMaxBytes":0,"directMaxBytes":0,"machines":[0,0,1]}}}`,
   ],
-])('a rank that tells %s is named', async (_, text) => {
+])('a rank that sends %s is named', async (_, text) => {
   const env = new VirtualEnv(4)
   const groups = memoryMesh(env, 2)
   const end = new RunLinks().settle(groups[0]!, { isQuick: true }).catch((error: unknown) => error)
@@ -95,7 +95,7 @@ test.each([
   for (const group of groups) group.destroy()
 })
 
-test('links of the run before that are of other machines are not told', async () => {
+test('links that an earlier run measured on other machines are not used', async () => {
   const env = new VirtualEnv(5)
   const ranks = Array.from({ length: 2 }, () => new RunLinks())
   const machines = [0, 0, 1]

@@ -98,7 +98,7 @@ test('a log of an earlier version, which has no members, is read', () => {
   expect(readRunLog(text)).toMatchObject(earlier)
 })
 
-test('a log with a bound keeps hashes of steps evenly, and the newest groups and deals', () => {
+test('a log with a bound keeps hashes of steps evenly, and the newest groups and assignments', () => {
   const log = new RunLog(10)
   for (let step = 1; step <= 1000; step++) {
     log.add({ event: 'step', step, stateHash: `h${step - 1}` })

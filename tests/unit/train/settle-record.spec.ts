@@ -79,7 +79,7 @@ test('the bits of all ranks are passed on', async () => {
   for (const end of ends) expect(end).toMatchObject({ value: { bits: [bitsOf(0), full] } })
 })
 
-test('a rank of an exact run that does not tell its bits is named, and no other', async () => {
+test('a rank of an exact run that does not send its bits is named, and no other', async () => {
   const ends = await settleAll([{}, {}, {}], (rank) => (rank === 1 ? undefined : bitsOf(rank)))
   for (const rank of [0, 2])
     expect(ends[rank]).toMatchObject({
@@ -106,7 +106,7 @@ test.each([
   ['a name longer than names are', { ...bitsOf(1), who: { id: 'a', name: 'b'.repeat(41) } }],
   ['a name that cannot be seen', { ...bitsOf(1), who: { id: 'a', name: 'b\u202ec' } }],
   ['an id that no log takes', { ...bitsOf(1), who: { id: 'a'.repeat(101), name: 'b' } }],
-])('a rank that tells %s is named', async (_, received) => {
+])('a rank that sends %s is named', async (_, received) => {
   const [first] = await settleAll([{}, {}], (rank) => (rank === 1 ? received : bitsOf(rank)))
   expect(first).toMatchObject({
     reason: {

@@ -92,7 +92,7 @@ class Scale extends Module {
   }
 }
 
-test('a model made anew, and one beside it, take on the numbers, and the timeline finds its step', async () => {
+test('two models on one group share the numbers of steps, and the timeline finds a step of either', async () => {
   const { groups, spans } = await watchedRing(2)
   const programs = await Promise.all(
     groups.map((processGroup) =>

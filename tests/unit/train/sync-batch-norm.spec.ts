@@ -38,7 +38,7 @@ test('statistics of a processGroup: two pairs of 4 ranks are one rank that norma
   expect(await distanceOfPairs(runtime)).toBeLessThan(1e-5)
 })
 
-test('ranks that would meet others than those meet them are told; so is a group of other ranks', async () => {
+test("ranks get an error when they disagree about processGroup, or it has ranks outside of the model's", async () => {
   const groups = await ringOf(3)
   const compiled = await Promise.allSettled(
     groups.map(async (processGroup) => {
@@ -139,7 +139,7 @@ test('with one rank, without ranks and in evaluation it is plain batch normaliza
   expect(evaluated).toEqual([plain, plain])
 })
 
-test('one rank alone may look for anomalies; running op by op is refused', async () => {
+test('one rank alone may call detectAnomaly; running op by op is refused', async () => {
   const [processGroup] = await ringOf(2)
   const model = new SyncBatchNorm(3)
   const ddp = new DistributedDataParallel(model, { processGroup, bucketCapMb: 1 })
@@ -155,7 +155,7 @@ test('one rank alone may look for anomalies; running op by op is refused', async
   )
 })
 
-test('a forward without an update, and micro-steps, meet the other ranks too', async () => {
+test('a forward without an update, and micro-steps, synchronize with the other ranks too', async () => {
   const groups = await ringOf(2)
   const all = uniform(1, 2, 12, -1, 1)
   const whole = await compile(

@@ -162,7 +162,7 @@ test.each([2 ** 32 - 1, 2 ** 30 + 1])(
   },
 )
 
-test('a rank that gives the state of another step than it has told is named', async () => {
+test('a rank that sends the state of another step than it announced is named', async () => {
   const held = [{ step: 7, hash: '' }]
   const { error, kept } = await synchronizeWithLiar({ ...own, held }, packState(stateOf(8)))
   expect(error).toMatchObject({
@@ -176,7 +176,7 @@ test.each([
   ['how long its steps take', { stepMs: 1e12 }],
   ['more than it keeps', { more: 1 }],
   ['the hash of a state', { held: [{ step: 7, hash: 'a'.repeat(17) }] }],
-])('a rank that tells too much of %s is named', async (_, more) => {
+])('a rank that sends too much about %s is named', async (_, more) => {
   expect((await synchronizeWithLiar({ ...own, held: [], ...more })).error).toMatchObject({
     code: 'peer.protocol',
     message: expect.stringContaining('what the ranks have kept: rank 0 sent'),

@@ -66,7 +66,7 @@ test('own parts with an exchange: one model on all ranks, other samples than shu
   expect(ends[0]).not.toBe(ends[1])
 })
 
-test('alone: equal first parameters, then a replica of its own on each rank, told as its own', async () => {
+test('strategy alone: equal first parameters, then another replica on each rank, with losses reported by rank', async () => {
   const alone = { ...config, strategy: 'alone', partition: 'own-slice', hashEvery: 2 } as const
   const still = await startTask(2, { ...alone, lr: 0, steps: 1 }, open)
   await Promise.all(still.ranks.map(({ end }) => end))
@@ -147,7 +147,7 @@ test.each<[string, (rank: number) => Uint8Array | undefined]>([
   close()
 })
 
-test('float16 trains with a loss scale, the same bits on all ranks, and goes on from a checkpoint with it', async () => {
+test('float16 trains with a loss scale, the same bits on all ranks, and continues from a checkpoint with it', async () => {
   const half = { ...config, precision: 'float16', steps: 6 } as const
   const whole = await startTask(2, half, open)
   const wanted = await Promise.all(whole.ranks.map(({ end }) => end))
@@ -189,7 +189,7 @@ test('clipNorm clips the gradients of a float16 run too, after their scale is ta
   for (const [i, loss] of clipped.entries()) expect(half[i]).toBeCloseTo(loss, 2)
 })
 
-test('held-out samples are looked at as often as asked, and told by the name of the metric', async () => {
+test('held-out samples are evaluated as often as asked, and reported by the name of the metric', async () => {
   const { ranks, close } = await startTask(2, { ...config, evaluateEvery: 3 }, open)
   await Promise.all(ranks.map(({ end }) => end))
   const received = ranks[1].events.flatMap((event) => (event.event === 'evaluation' ? [event] : []))

@@ -127,7 +127,7 @@ test('the best one is that of the best evaluation, also after going on', async (
   expect((await readManifest(folder))?.best).toBe(`step-${improving.at(-1)!.step}.safetensors`)
 }, 60_000)
 
-test('a learning rate of now is told of and goes before the saved one', async () => {
+test('a learning rate that the caller sets is reported and replaces the saved one', async () => {
   const folder = seenFolder()
   resultsOf(await train(1, { steps: 2, checkpointEvery: 0 }, folder))
   const ends = await train(1, { steps: 4, lr: 0, checkpointEvery: 0, resume: 'latest' }, folder)
@@ -194,7 +194,7 @@ test('another number of samples is refused, and a folder without checkpoints', a
   expect(String(other.reason)).toContain('the number of training samples must be 36')
 }, 60_000)
 
-test('a run whose last checkpoint cannot be saved keeps what it has trained, and says so', async () => {
+test('a run whose last checkpoint cannot be saved keeps what it has trained, and reports it', async () => {
   const folder = seenFolder(() => {
     throw new Error('the disk is full')
   })

@@ -56,7 +56,7 @@ test('a run among strangers names a rank with wrong gradients on all ranks, and 
   }
 })
 
-test('a run by the median trains, and its record says so', async () => {
+test('a run by the median trains, and its record names the median', async () => {
   const config = { demo: 'playground', steps: 30, seed: 4, aggregation: 'median' } as const
   const { ranks, close } = await startTask(3, config, () => new ReferenceRuntime())
   try {

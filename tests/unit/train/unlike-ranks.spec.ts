@@ -78,7 +78,7 @@ test.each<[string, Options['prepare']]>([
   ['without a hook', undefined],
   ['with a hook', (ddp) => ddp.registerCommHook(null, allreduceHook)],
 ])(
-  'a learning rate that differs ends the step on all ranks, %s; set alike they go on',
+  'a learning rate that differs ends the step on all ranks, %s; with equal ones they continue',
   async (_, prepare) => {
     const { ranks, step, weights, end } = await ranksOf(3, {
       optimizer: (parameters) => new SGD(parameters, { lr: 0.1, momentum: 0.9 }),
@@ -156,7 +156,7 @@ test.each<[string, Options, RegExp]>([
     { optimizer: (all) => new SGD(all), clip: (rank) => 0.25 + rank },
     /optimizer's settings: maxNorm 0\.25 \(clipGradNorm\) on rank 0, maxNorm 1\.25 \(clipGradNorm\) on rank 1\./,
   ],
-])('%s is told', async (_, options, said) => {
+])('%s is reported', async (_, options, said) => {
   const { step, end } = await ranksOf(2, options)
   for (const message of messages(await step())) expect(message).toMatch(said)
   end()
@@ -187,7 +187,7 @@ test.each<[string, Options['optimizer'], RegExp]>([
   end()
 })
 
-test('sums of hashes tell one that differs among many, and nothing else', () => {
+test('sums of hashes show one that differs among many, and nothing else', () => {
   const wordsOf = (lr: number) => {
     const alike = new SettingsConsistency()
     alike.add({
