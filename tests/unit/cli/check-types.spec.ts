@@ -248,7 +248,7 @@ describe('a compiler that does not do its work', () => {
   })
 })
 
-test('where the project is not writable, a note says so', async () => {
+test('a note is printed when the project is not writable', async () => {
   await install('typescript')
   await write({ 'train.ts': '', 'node_modules/.cache': 'a file' })
   const { notes, error } = await check('train.ts')

@@ -70,7 +70,7 @@ class Launcher {
 }
 
 describe('who has which ranks', () => {
-  test('by node rank, whoever comes first', () => {
+  test('by node rank, in any order of arrival', () => {
     const leader = makeLeader({ launchers: 3 })
     const c = new Launcher(leader, memberOf(2, 1), 3)
     const a = new Launcher(leader, memberOf(0, 3), 3)
@@ -116,7 +116,7 @@ describe('who is refused', () => {
     expect(() => new Launcher(leader, member, launchers)).toThrow(text)
   })
 
-  test('whoever comes when all are there', () => {
+  test('a launcher that comes when all are there', () => {
     const leader = makeLeader()
     new Launcher(leader, memberOf(0))
     new Launcher(leader, memberOf(1))
@@ -143,7 +143,7 @@ describe('how a run ends', () => {
     ])
   })
 
-  test('a failure stops all at once, and is what everyone is told', () => {
+  test('a failure stops all at once, and all receive it', () => {
     const [a, b] = pair()
     b.fails(2, 'boom')
     expect([a.types, b.types]).toEqual([
@@ -180,7 +180,7 @@ describe('how a run ends', () => {
     expect(b.end?.text).toBe('lost rank 2')
   })
 
-  test('without killing the others go on to their end', async () => {
+  test('without killing the others run to their end', async () => {
     const [a, b] = pair({ isKilling: false })
     b.fails(2, 'boom')
     await env.advance(10_000)

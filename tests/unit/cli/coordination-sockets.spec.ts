@@ -107,7 +107,7 @@ function partOf(task: Task) {
   return task
 }
 
-test('with the key alone: the certificate is proven, orders come, the end is told', async () => {
+test('with the key alone: the certificate is proven, orders come, and the follower learns the end', async () => {
   const { port, handle } = await startLeader()
   const { follower, pin, close } = await joining(port)
   expect(pin).toBe(own.pin)
@@ -177,7 +177,7 @@ test('another number of machines is refused', async () => {
   )
 })
 
-test('who passes the connection on under a certificate of his own gets no proof', async () => {
+test('a man in the middle with another certificate gets no proof', async () => {
   const { port } = await startLeader()
   const between = createServer({ cert: foreign.cert, key: foreign.key })
   let passed = ''

@@ -73,7 +73,7 @@ test('ElasticGroups begins when all tabs have asked', async () => {
   ])
 })
 
-test('ElasticGroups continues without a lost rank, and tells the others why their group ends', async () => {
+test('ElasticGroups continues without a lost rank, and sends the others why their group ends', async () => {
   const { groups, log, ask, tabs } = training(1, ['a', 'b', 'c'])
   const [a, b, c] = tabs
   groups.lost(a, 'rank 0: crashed')
@@ -136,7 +136,7 @@ test('ElasticGroups goes without ranks that do not ask in time, and keeps those 
   expect(vi.getTimerCount()).toBe(0)
 })
 
-test('ElasticGroups tells of a tab that ends before the first group while others wait for it', () => {
+test('ElasticGroups reports a tab that ends before the first group while others wait for it', () => {
   const { groups, log, ask, open } = started(1, 2)
   const [a, b] = [open('a'), open('b')]
   groups.ended(a)

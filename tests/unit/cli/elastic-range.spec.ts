@@ -77,7 +77,7 @@ test('Restarts gives as many as there are, three by default', () => {
   expect(new Restarts().take()).toBe('restart 1 of 3')
 })
 
-test('failsAgain tells what a restart cannot mend from what was lost', () => {
+test('failsAgain separates failures that a restart repeats from losses', () => {
   const fails = (codes: readonly ErrorCode[], hasTrained: boolean) =>
     codes.filter((code) => failsAgain(new TabringError(code, 'rank 0: it failed.'), hasTrained))
   const settings = ['config.invalid', 'shape.mismatch'] as const

@@ -16,7 +16,7 @@ function take(stops: Stops, fromMs: number, ...lengthsMs: number[]): number {
   return nowMs
 }
 
-test('Stops counts the time after a loss from its first word, whichever rank tells it', () => {
+test('Stops counts the time after a loss from its first report, from any rank', () => {
   const stops = new Stops()
   const nowMs = take(stops, 0, 100, 100, 100)
   stops.take({ event: 'lost', text: 'rank 1 lost rank 0.', who: 0, rank: 1 }, nowMs + 700)

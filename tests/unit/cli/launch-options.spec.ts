@@ -259,7 +259,7 @@ describe('what is refused, in one line', () => {
     expect(parse('launch', '--use-env --elastic 1:2 train.ts').localRankArgument).toBeUndefined()
   })
 
-  test("a key is never told, also where it's wrong", () => {
+  test('a wrong key is not quoted in its error', () => {
     expect(() => parse('run', 'train.ts', { TABRING_ROOM_KEY: 'secret' })).toThrow(
       /^TABRING_ROOM_KEY: (?!.*secret)/,
     )

@@ -56,7 +56,7 @@ describe('the screen', () => {
     )
   })
 
-  test('only what a rank tells is shown; NaN is no number', () => {
+  test('only reported figures are shown; NaN is "not a number"', () => {
     const out = new Report()
     new Screen('tabring', out, out).progress({ step: 1, totalSteps: 1, loss: JSON.parse('null') })
     new Screen('tabring', out, out).progress({ step: 1, totalSteps: 1 })
@@ -159,10 +159,10 @@ test('places in built files become places in their sources', async () => {
   )
 })
 
-describe('the file by which launchers meet', () => {
+describe('the file by which launchers find each other', () => {
   const syncPoint = { host: 'alpha', port: 29500, key: 'k'.repeat(20), pin: 'sha256/x' as const }
 
-  test('it is read by whoever waits, seen by its owner alone, and taken away again', async () => {
+  test('a launcher that waits reads it, its owner alone may, and it is removed at the end', async () => {
     const path = join(folder, 'runs', 'job.json')
     const waiting = readRendezvous(path, 10_000, new AbortController().signal)
     const remove = await writeRendezvous(path, syncPoint)

@@ -277,7 +277,7 @@ test('16 ranks on two machines, by srun -n16 or by flags: the same ranks and loc
   ).toEqual(wanted)
 })
 
-test("each tab's variables are those that a task of its own would have", () => {
+test("each tab's variables are those of a Slurm task of its rank", () => {
   const place = { rank: 5, worldSize: 8, localRank: 1, nodeRank: 1 }
   const variables = slurmVariables({ ...taskPerNode(1), HOME: '/home/me' }, place)
   expect(rankFromSlurm(variables)).toEqual({ ...place, masterAddr: 'b5', masterPort: 29500 })

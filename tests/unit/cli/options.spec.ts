@@ -128,7 +128,7 @@ test('--num-threads is the switch of that name, and goes before OMP_NUM_THREADS'
     expect(() => threadsOf([], wrong)).toThrow(`got "${wrong}" (OMP_NUM_THREADS)`)
 })
 
-test('checkpoints: a folder, how often, how many, and what to go on from', () => {
+test('checkpoints: a folder, how often, how many, and what to continue from', () => {
   expect(optionsOf('--checkpoint-dir', 'runs/a')).toMatchObject({
     checkpoints: { folder: 'runs/a', keepLast: 2 },
     config: { checkpointEvery: 0 },

@@ -192,7 +192,7 @@ const resumedEvents: TabEvent[] = [
 test.each([
   ['json', true],
   ['lines', false],
-])('a run that goes on, and its checkpoints: %s', (_, isJson) => {
+])('a resumed run, and its checkpoints: %s', (_, isJson) => {
   const output = new Memory()
   const error = new Memory()
   const reporter = makeReporter({ isJson, worldSize: 2, epochs: 1, metric }, output, error)
@@ -292,7 +292,7 @@ test('says once why a tab waits outside, whose connection is slow, and how much 
   )
 })
 
-test('links through the server, and a run with nothing left to train, are told', () => {
+test('links through the server, and a run with nothing left to train, are printed', () => {
   const output = new Memory()
   const error = new Memory()
   const settings = { isJson: false, worldSize: 3, epochs: 1, metric }

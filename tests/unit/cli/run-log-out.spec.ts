@@ -72,7 +72,7 @@ test('a run that began again from a checkpoint keeps what was logged before', as
   expect(notes[0]).toContain('up to step 2 ')
 })
 
-test('steps that a lost rank 0 did not tell come from the other ranks, each once and in order', async () => {
+test('steps that a lost rank 0 did not report come from the other ranks, each once and in order', async () => {
   // Rank 2 has joined after step 3, and is heard before the others.
   const out = await open(step(1), step(1, 1), step(5, 2), step(2, 1), step(3, 1), step(4, 1))
   // Now rank 1 is rank 0.
@@ -83,7 +83,7 @@ test('steps that a lost rank 0 did not tell come from the other ranks, each once
   expect(unlike).toEqual([])
 })
 
-test('where ranks tell different hashes of a step the first counts, and the log says so', async () => {
+test('the first hash counts when ranks report different ones of a step, and the log notes it', async () => {
   const out = await open(step(1), step(2))
   out.add({ ...step(2, 1), stateHash: 'other' } as TabEvent)
   await out.close(note)

@@ -69,7 +69,7 @@ describe('the room key', () => {
     ['', /got 0/],
     [' secret with space', /without spaces around them/],
     ['secret of\ntwo lines', /in one line/],
-  ])('%j is refused without being told', (roomKey, expected) => {
+  ])('%j is refused without being quoted', (roomKey, expected) => {
     expect(() => roomKeyOf({ roomKey }, {})).toThrow(expected)
     if (roomKey) expect(() => roomKeyOf({ roomKey }, {})).not.toThrow(roomKey)
     if (roomKey) expect(() => roomKeyOf({}, { [variable]: roomKey })).toThrow(/^TABRING_ROOM_KEY: /)

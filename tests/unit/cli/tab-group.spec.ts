@@ -50,7 +50,7 @@ test('words may come as JSON text or as objects, and results are ordered by rank
   expect(vi.getTimerCount()).toBe(0)
 })
 
-test('the failure nearest to the cause is told, whatever the order of arrival', async () => {
+test('the failure nearest to the cause is reported, in any order of arrival', async () => {
   const group = new TabGroup({ worldSize: 3, timeoutMs: 60_000, onEvent: ignore })
   group.done(0, failed(0, 'peer.aborted', 'rank 2 gave up'))
   group.done(1, failed(1, 'peer.lost', 'the link to rank 2 ended'))
@@ -212,7 +212,7 @@ test.each([
   ['that is alive', ['a.1', 'b.1'], 'rank 1, which may train on without it'],
   ['that nobody knows', ['a.1', 'x.1'], 'other ranks, which may train on without it'],
   ['without a name', [], 'other ranks, which may train on without it'],
-])('a rank that waits for one %s is not told to continue', (_, missing, who) => {
+])('a rank that waits for one %s does not receive a continue', (_, missing, who) => {
   const { group, received, waits } = threeRanks()
   group.lose(0, 'its tab crashed.')
   waits(missing)

@@ -144,7 +144,7 @@ test('a part in the place of the whole file is refused', async () => {
   })
 })
 
-test('outside of pages a broken connection is one, and nothing is asked for anew', async () => {
+test('outside of pages a broken connection is retried in parts, never from the start', async () => {
   vi.stubGlobal('origin', undefined)
   server.allowsIfRange = false
   await expect(fetchFile({ retries: 2 })).rejects.toMatchObject({ code: 'data.interrupted' })

@@ -80,7 +80,7 @@ test('a file comes whole, with progress, and then from the cache', async () => {
   expect(requests).toHaveLength(2)
 })
 
-test('an interrupted download goes on behind its last byte, within a call and in a later one', async () => {
+test('an interrupted download continues after its last byte, within a call and in a later one', async () => {
   breaks = [1_000_000, 4_500_000]
   const file = await fetchFile({ sha256: hash })
   expect((await bytesOf(file)).equals(contents)).toBe(true)
@@ -102,7 +102,7 @@ test('an interrupted download goes on behind its last byte, within a call and in
   expect(progress[0].receivedBytes).toBe(progress[0].resumedBytes)
 })
 
-test('a file that changed in between begins anew', async () => {
+test('a file that changed in between is downloaded from the start', async () => {
   breaks = [2_000_000]
   await expect(fetchFile({ retries: 0 })).rejects.toMatchObject({ code: 'data.interrupted' })
   await utimes(join(folder, 'file.bin'), new Date(), new Date(Date.now() + 5000))

@@ -20,7 +20,7 @@ async function folderThatSays(name: string) {
   return opfsFileStore().folder('any')
 }
 
-test('a file that is not there is none', async () => {
+test('a missing file reads as undefined, and removing it is no error', async () => {
   const folder = await folderThatSays('NotFoundError')
   expect(await folder.read('a')).toBeUndefined()
   await folder.remove('a')

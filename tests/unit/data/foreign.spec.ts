@@ -55,13 +55,13 @@ test.each(Object.keys(readers))('the %s reader says what a file is in its place'
   }
 })
 
-test('an IDX file that is gzipped twice says so', async () => {
+test('an IDX file that is gzipped twice is refused with that reason', async () => {
   await expect(readIdx(gzip(gzip(idxFile([4]))), 'a.gz')).rejects.toThrow(
     'a.gz: expected the IDX magic number 0x00 0x00, a type from 0x08 to 0x0e and a rank, got a gzip file. Unpack it: gunzip.',
   )
 })
 
-test('a safetensors header whose size looks like gzip is read', () => {
+test('a safetensors header whose size has the bytes of gzip is read', () => {
   const header = '{}'.padEnd(0x8b1f, ' ')
   const file = new Uint8Array(8 + header.length)
   file.set([0x1f, 0x8b])

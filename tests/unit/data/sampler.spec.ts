@@ -52,7 +52,7 @@ describe('with shuffle', () => {
 describe('without ranks', () => {
   afterEach(() => destroyProcessGroup())
 
-  test("they are the default group's, each by itself", async () => {
+  test('rank and size default to those of the default group, each separately', async () => {
     await initProcessGroup({ rank: 0, worldSize: 1, links: new Map() })
     const sampler = new DistributedSampler(drawn)
     expect([sampler.rank, sampler.numReplicas, sampler.length]).toEqual([0, 1, 10])

@@ -25,7 +25,7 @@ test('any reader of safetensors finds the weights under their path', () => {
   expect(tensors.get('model.0.weight')).toMatchObject({ dtype: 'F32', shape: [2, 3] })
 })
 
-test('paths that look alike keep apart', () => {
+test('paths that would have the same key are kept apart', () => {
   const twins = { 'a.b': Float32Array.of(1), a: { b: Float32Array.of(2) } }
   expect(load(save(twins))).toEqual(twins)
 })

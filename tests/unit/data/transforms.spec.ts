@@ -122,7 +122,7 @@ describe('random transforms', () => {
     expectUniform('top', all('top'), 0, 1)
   })
 
-  test('randomResizedCrop has the ranges of torchvision unless told', () => {
+  test('randomResizedCrop defaults to the ranges of torchvision', () => {
     const windows = windowsOf(400, undefined)
     const areas = windows.map(({ area }) => area)
     const aspects = windows.map(({ aspect }) => aspect)
@@ -145,7 +145,7 @@ describe('random transforms', () => {
     expect(Buffer.from(fallback.data)).toEqual(Buffer.from(middle.data))
   })
 
-  test('randomHorizontalFlip turns images with its probability, twice is none', () => {
+  test('randomHorizontalFlip turns images with its probability, and twice gives the original', () => {
     const strip = crop(coordinates, 0, 0, 3, 16)
     const isTurned = ({ data }: PixelImage) => {
       const columns = Array.from({ length: 3 * 16 }, (_, i) => data[i * 2])

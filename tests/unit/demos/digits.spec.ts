@@ -43,7 +43,7 @@ test('four files, plain or gzip, in any order and in two goes, are the data that
   expect(await loaded(givenOf(withFiles(half, all.slice(3)))!)).toMatchObject(expected)
 })
 
-test('names that tell nothing: the larger of two is for training', async () => {
+test('the larger of two files is for training when their names do not say', async () => {
   const folder = smallFolder(12, 5)
   const renamed = Object.fromEntries(
     Object.values(folder).map((bytes, i) => [`download (${i})`, bytes]),
@@ -64,7 +64,7 @@ test('names that tell nothing: the larger of two is for training', async () => {
   expect((await loaded(givenOf(set)!)).test.count).toBe(5)
 })
 
-test('files of other numbers, or that nothing tells apart, are named', async () => {
+test('files whose numbers differ, or that cannot be identified, are named', async () => {
   const mixed = await files({
     ...smallFolder(),
     'train-labels-idx1-ubyte': idxFile([11], () => 3),
@@ -134,7 +134,7 @@ test('bytes that are no four files are refused', async () => {
   await expect(loaded(packed)).rejects.toThrow('train-images-idx3-ubyte: expected an IDX header')
 })
 
-test('given files reach all ranks in pieces, told as they go', async () => {
+test('given files reach all ranks in pieces, with progress events', async () => {
   const random = new RandomStream(1, 0, 'general')
   const folder = {
     ...smallFolder(),

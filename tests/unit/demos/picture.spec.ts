@@ -77,7 +77,7 @@ test('the built-in picture has a sun, a sea, a lighthouse and a sail, edges and 
   ])
 })
 
-test('the waves of a place are sines and cosines of their own', () => {
+test('the Fourier features of a position are distinct sines and cosines', () => {
   const features = new Float32Array(128)
   writePlace('waves', 0, 0, features, 0)
   writePlace('waves', 0.3, -0.7, features, 1)

@@ -151,7 +151,7 @@ function logOf(name: string, losses: readonly (readonly number[])[], hashes: rea
   return log
 }
 
-describe('what strategies tell', () => {
+describe('the log of a strategy', () => {
   it('becomes lines without set-up and tests', () => {
     const log = logOf(
       '2',
@@ -174,7 +174,7 @@ describe('what strategies tell', () => {
     expect(log.shares).toEqual([48, 48])
   })
 
-  it('is the mean of ranks that exchange nothing, as far as all have told', () => {
+  it('is the mean of ranks that exchange nothing, as far as all have reported', () => {
     const log = logOf(
       '2alone',
       [
@@ -204,7 +204,7 @@ describe('what strategies tell', () => {
     expect(early.losses.values).toEqual([3])
   })
 
-  it('is judged: alike where gradients are exchanged, apart where not, equal parameters', () => {
+  it('is judged by its curve, near with an exchange and apart without, and by its parameters', () => {
     const judge = (...logs: StrategyLog[]) => verdictsOf(logs).map(({ is }) => is)
     const one = logOf('1', [[3, 2, 1]], ['a'])
     const near = [3, 2, 1.000001]

@@ -150,7 +150,7 @@ test('of many lines some go, so that the others are spread over the run', () => 
   expect(Math.max(...gaps)).toBeLessThan(3 * (500 / 19))
 })
 
-test('looks on two ranks: one text, one set of probabilities, maps whose rows sum to 1', async () => {
+test('queries on two ranks give one text, one set of probabilities, and maps whose rows sum to 1', async () => {
   const { ranks, close } = await startTask(
     2,
     { demo: 'text', data: 'given', steps: 2, batchSize: 4, bucketCapMb: 1 },

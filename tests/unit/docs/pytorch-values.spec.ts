@@ -58,7 +58,7 @@ const opsIn: Record<(typeof tracedFiles)[number], (name: string) => ReadonlySet<
 }
 const isTraced = (file: string): file is keyof typeof opsIn => file in opsIn
 
-test('every op has values of PyTorch, or a reason why there are none', () => {
+test('every op has values of PyTorch, or a reason for having none', () => {
   const listed = [...Object.keys(pytorchValues), ...Object.keys(withoutCounterpart)]
   expect(listed.sort()).toEqual(ops.map(({ name }) => name).sort())
 })

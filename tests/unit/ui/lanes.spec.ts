@@ -178,7 +178,7 @@ describe('the links', () => {
     expect(ratesOfLinks(training(3, 10).run!).flat()).toEqual(Array(9).fill(Number.NaN))
   })
 
-  it('are not known before two samples, nor when counting began anew', () => {
+  it('are not known before two samples, nor when counting began again', () => {
     expect(linkUse(training(3, 10).run!)[0].bytesPerSec).toBeNaN()
     const { run } = training(3, 60)
     const [first, second] = run!.sampledSteps.slice(-2)

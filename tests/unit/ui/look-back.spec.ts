@@ -8,7 +8,7 @@ const runAfter = (steps: number) => training(2, steps).run!
 const stepOf = (shown: ReturnType<typeof shownOf>) => shown.sets[shown.at][0].step
 
 describe('the sampled step that is shown', () => {
-  it('is the newest, unless somebody looks at it', () => {
+  it('is the newest, unless somebody inspects it', () => {
     expect(stepOf(shownOf(null, runAfter(60)))).toBe(53)
     const held = hold(null, runAfter(60))
     expect(stepOf(shownOf(held, runAfter(200)))).toBe(53)
@@ -17,7 +17,7 @@ describe('the sampled step that is shown', () => {
     expect(release(held)).toBeNull()
   })
 
-  it('an earlier one that was chosen stays when nobody looks any more', () => {
+  it('an earlier one that was chosen stays after nobody inspects it', () => {
     const early = choose(null, runAfter(200), 1)
     expect(stepOf(shownOf(early, runAfter(300)))).toBe(28)
     expect(release(early)).toBe(early)
@@ -35,7 +35,7 @@ describe('the sampled step that is shown', () => {
     expect(choose(early, runAfter(300), -3)!.at).toBe(0)
   })
 
-  it('is none of a run before', () => {
+  it('is never one of an earlier run', () => {
     const early = choose(null, runAfter(200), 1)
     const next = { ...runAfter(60), id: 'another' }
     expect(shownOf(early, next)).toMatchObject({ isHeld: false })

@@ -45,7 +45,7 @@ function tested(count: number, steps: number, testEvery: number, testMs: number,
 }
 const runOf = ({ run }: Snapshot): Run => run!
 
-describe('rates while a run goes on', () => {
+describe('rates during a run', () => {
   it('are those of the last seconds, in all and of this rank', () => {
     // 64 samples on 3 ranks: 22, 21, 21 rows; a step every 40 ms.
     const rates = ratesOf(runOf(training(3, 170, 1)))
@@ -121,7 +121,7 @@ describe('rates while a run goes on', () => {
     })
   })
 
-  it('a pause is none of it', () => {
+  it('the time of a pause is left out', () => {
     const { snapshot, atMs } = tested(1, 50, 1000, 0)
     const step = { event: 'step', totalSteps: 540, epoch: 0, loss: 1, value: 1, rank: 0 } as const
     const rest = { samples: 64, globalSamples: 64, bytesSent: 0 }
@@ -225,7 +225,7 @@ describe('tests', () => {
     expect(timers.every(({ isCancelled }) => isCancelled)).toBe(true)
   })
 
-  it('one that lasts is told of, in the sentence and not in the title, until the next step', () => {
+  it('one that lasts is shown in the sentence and not in the title, until the next step', () => {
     const { store, timers, seen } = watching(training(2, 4))
     store.dispatch({ type: 'event', atMs: 2000, event: begin })
     expect(timers.map(({ delayMs }) => delayMs)).toEqual([longTestMs])
@@ -273,7 +273,7 @@ describe('the speed of each rank', () => {
     expect(work[0].waitShare).toBeCloseTo(work[2].waitShare, 6)
   })
 
-  it('waiting that computing covers is none', () => {
+  it('waiting that computing covers does not count', () => {
     const span = (kind: 'wait' | 'backward' | 'reduceScatter', fromMs: number, toMs: number) => ({
       kind,
       part: 0,
@@ -311,7 +311,7 @@ describe('the speed of each rank', () => {
     expect(slowestRank(work(0.4, Number.NaN))).toBeNull()
   })
 
-  it('by the spans that ranks tell, in any order', () => {
+  it('takes the spans of ranks in any order', () => {
     const [set] = makeSamples(2, 9, 0)
     const turned: StepSample = { ...set, spans: [...set.spans].reverse() }
     expect(waitingMs(turned)).toBeCloseTo(waitingMs(set), 9)

@@ -54,7 +54,7 @@ describe('the maker that is back', () => {
     return { ...makeLobby(0), maker: members[0].id, members }
   }
 
-  it('takes over what the room was about to train; who had the room meanwhile only looks on', () => {
+  it('takes over the proposed settings; the host of the meantime becomes a guest', () => {
     const back = play(
       inside(3, 2),
       { type: 'proposed', config },
@@ -96,7 +96,7 @@ describe('a member that was removed', () => {
     })
   })
 
-  it('is named to the others of its run, as the room tells it', async () => {
+  it('is named to the others of its run, as the server reports it', async () => {
     const world = new RendezvousWorld()
     const tabs = [0, 1, 2].map((rank) => `t${rank}`)
     for (const [rank, tab] of tabs.entries()) {
@@ -467,7 +467,7 @@ describe('a rank that cannot be reached', () => {
     expect(unreachedOf(late)!.without.map(({ ids }) => ids.length)).toEqual([2])
   })
 
-  it('other ends are none of it: while training, by a stop, by who has left', async () => {
+  it('other ends name no rank: while training, by a stop, by a member that left', async () => {
     const trained = play(training(3, 5), {
       type: 'failed',
       ...noWayTo(2),

@@ -90,7 +90,7 @@ describe('the runs of a tab', () => {
     expect(twice.runs).toHaveLength(1)
   })
 
-  it('are shown, hidden, named and deleted, each with a look of its own', () => {
+  it('are shown, hidden, named and deleted, each with a different line style', () => {
     const { runs } = comparing()
     expect(runs.map(({ slot }) => slot)).toEqual([0, 1, 2])
     expect(comparing().run?.slot).toBe(3)

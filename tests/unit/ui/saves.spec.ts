@@ -162,7 +162,7 @@ describe('saving', () => {
     expect(isSaved(play(run, finish, savedByHand(540)))).toBe(true)
   })
 
-  it('that cannot be done as the run goes on is told among the checkpoints', () => {
+  it('that fails during a run is reported among the checkpoints', () => {
     const received = play(training(3, 5), {
       type: 'event',
       event: { event: 'unsaved', step: 5, code: '', text: 'the disk is full.', rank: 0 },
@@ -316,7 +316,7 @@ describe('a reset', () => {
   })
 })
 
-it('a finished run goes on for as long again, unless the form says further', () => {
+it('a finished run trains on for as long again, unless the form says further', () => {
   // 100 samples are 7 steps of 16.
   const found = { name: 'step-14.safetensors', samples: 100, step: 14 }
   const longer = (form: object, step = 14) => {

@@ -335,7 +335,7 @@ describe('checking', () => {
     expect(fittingBatch(drawn, 50, { isThere: true, samples: 40 })).toBeNull()
   })
 
-  it('data in a link that cannot be read is told as such, until other data is there', () => {
+  it('data in a link that cannot be read is reported as damaged, until other data is there', () => {
     const set = (key: 'demo' | 'data', value: string) => ({ type: 'setting', key, value }) as const
     const asked = play(inside(1), set('demo', 'playground'), set('data', 'given'))
     expect(checkedDraft(asked).errors.data).toMatch(/^No data yet: draw/)
@@ -379,7 +379,7 @@ describe('checking', () => {
     ['pp=2', 4],
     ['pp=3', 3],
     ['pp=2,dp=3', 6],
-  ])('%s of %i ranks is none', (parallel, ranks) => {
+  ])('%s of %i ranks is no error', (parallel, ranks) => {
     expect(checkDraft({ ...defaultDraft, parallel }, ranks).errors).toEqual({})
   })
 

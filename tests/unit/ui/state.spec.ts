@@ -35,7 +35,7 @@ import {
 } from '../../support/page-states.ts'
 import { queryOf } from '../../support/ui-with-experiments.ts'
 
-describe('ranks of one tab with models of their own', () => {
+describe('ranks of one tab with different models', () => {
   it('are those of the same tab, without an exchange alone', () => {
     const run = training(4, 5, 1, { config: { strategy: 'alone' } }).run!
     expect(ranksApart(run)).toEqual([])
@@ -129,7 +129,7 @@ describe('what the maker proposes', () => {
     expect(settingsOfRoom(play(running, { type: 'failed', code: 'x', text: 'y' }))).toBe(config)
   })
 
-  it('goes on with the next maker', () => {
+  it('become the settings of the next host', () => {
     const next = leave(guest)
     expect(isMaker(next)).toBe(true)
     expect(queryOf(next.draft)).toBe('?demo=playground&data=moons&lr=0.02&seed=5')
@@ -222,7 +222,7 @@ describe('a run', () => {
     expect(statusOf(joined).text).not.toContain('The others train')
   })
 
-  it('counts the shares that ranks were dealt, until the run has other ranks', () => {
+  it('counts the shares that ranks were assigned, until the run has other ranks', () => {
     const event = { event: 'assigned', step: 2, samples: [40, 24, 0], rank: 0 } as const
     const assigned = play(training(3, 2), { type: 'event', event, atMs: 0 })
     expect(stepSamples(assigned)).toEqual({ total: 64, words: '3 ranks: 40 + 24 + 0' })
@@ -298,7 +298,7 @@ describe('a run', () => {
     expect(ratesOf(slow.run!).stepsPerSec).toBeCloseTo(0.1, 6)
   })
 
-  it('the time of a pause is none of the run', () => {
+  it("the time of a pause is not part of the run's", () => {
     const before = training(1, 10)
     const step = {
       event: 'step',
@@ -327,7 +327,7 @@ describe('a run', () => {
     expect(last(after.run!.seconds)).toBeCloseTo(0.44, 9)
   })
 
-  it('given data is told as it goes', () => {
+  it('given data shows its progress', () => {
     const given = (doneBytes: number) =>
       play(
         assigned(2),
@@ -465,7 +465,7 @@ describe('a run', () => {
     expect(statusOf(snapshot)).toMatchObject({ tone: 'bad', text: 'rank 1 is gone' })
   })
 
-  it('a loss that is no number is told in plain words, with the error behind them', () => {
+  it('a loss that is not finite is explained in plain words, with the error behind them', () => {
     const text =
       'epoch 1: rank 0: step 3: expected finite arguments, but parameter "0.weight" has values that are not finite.'
     const { text: said, more } = statusOf(
@@ -490,7 +490,7 @@ describe('a run', () => {
     expect(said('Lower the epochs or steps.')).toBe('Lower the epochs or steps.')
   })
 
-  it('tells a stop from a failure, and who it was', () => {
+  it('distinguishes a stop from a failure, and names who stopped', () => {
     const text = `epoch 1: rank 0 (Ada): ${stopReason('Ada')}`
     const snapshot = play(training(2, 10), { type: 'failed', code: 'peer.aborted', text })
     expect(snapshot.run!.end!.kind).toBe('stopped')
@@ -498,7 +498,7 @@ describe('a run', () => {
     expect(statusOf(snapshot).title).toBe('Stopped')
   })
 
-  it('knows who ended a run, whoever leaves or comes back later', () => {
+  it('names the rank that ended a run, even after members leave or come back', () => {
     const before = training(4, 10)
     const lobby = makeLobby(4, 'failed')
     const without = (from: Snapshot, ...ranks: number[]) =>
@@ -787,7 +787,7 @@ describe('a run', () => {
     expect(received.text).toContain(' This tab was away, and has the weights after step 10.')
   })
 
-  it('goes on without the server', () => {
+  it('continues without the server', () => {
     const snapshot = play(training(3, 10), { type: 'serverLost', text: 'gone' })
     expect(isRunning(snapshot)).toBe(true)
     expect(statusOf(snapshot).text).toContain('continues without it')
@@ -825,7 +825,7 @@ describe('one step in a pause', () => {
     })
   })
 
-  it('who goes on meanwhile sees the run go on', () => {
+  it('one that a person ends by continuing shows the run again', () => {
     const between = play(stepping, received('continued', 260))
     const on = play(between, { type: 'stepping', isStepping: false })
     expect(on.run).toMatchObject({ paused: null, isStepping: false })

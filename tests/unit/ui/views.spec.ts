@@ -69,7 +69,7 @@ describe('smoothing', () => {
     expect(smoothed(steep, 300, 10)[0]).toBe(1)
   })
 
-  it('leaves a gap where a value is none, and nowhere else', () => {
+  it('leaves a gap where a value is missing, and nowhere else', () => {
     const line = smoothed(Float64Array.of(1, Number.NaN, 3, Number.POSITIVE_INFINITY), 4, 2)
     expect([...line].map(Number.isFinite)).toEqual([true, false, true, false])
   })
@@ -173,7 +173,7 @@ describe('what is wrong', () => {
     expect(trouble.remedies.join(' ')).toContain('http://localhost:5173')
   })
 
-  it('a browser without WebGPU is told so, one with it is not', () => {
+  it('a browser without WebGPU gets an error, one with it none', () => {
     expect(troubleAhead({ ...page, hasGpu: false })?.kind).toBe('no-webgpu')
     expect(troubleAhead(page)).toBeNull()
   })
@@ -236,7 +236,7 @@ describe('the link for others', () => {
   })
 
   it.each(['https://localhost:5173', 'https://127.0.0.1:5173', 'https://[::1]:5173'])(
-    '%s: that of the machine, as the server tells it, or none',
+    '%s: that of the machine, as the server reports it, or none',
     (origin) => {
       expect(outsideLinks(at(origin), { ...closed, lanUrls: lan })).toEqual([
         at('https://192.168.1.20:5173'),
@@ -259,7 +259,7 @@ describe('trust', () => {
     expect(withTrust({ lr: 1 }, { ...open, invite: '' })).toEqual({ lr: 1 })
   })
 
-  it('makes other tabs strangers while the server has not told who can reach it', () => {
+  it('makes other tabs strangers until the server reports who can reach it', () => {
     expect(withTrust({ lr: 1 }, { ...open, server: makeSnapshot().server })).toEqual({
       lr: 1,
       trust: 'strangers',
@@ -312,7 +312,7 @@ describe('the links beside the ring', () => {
     expect(many(meshLimit + 1)).toEqual([])
   })
 
-  it('go as the two members settle, or as this tab knows of its own', () => {
+  it('are of the kind that the two members share, or that this tab knows', () => {
     const { members } = makeLobby(4)
     expect(chordsOf(members, false).map(({ kind }) => kind)).toEqual(['webrtc', 'webrtc'])
     const own = { rank: 1, ways: { 3: 'relay' } } as const
@@ -452,7 +452,7 @@ describe('the store', () => {
     expect(isProgressOnly(measuredAgain(alone, 7), alone)).toBe(false)
   })
 
-  it('tells who waits for the next picture when it is drawn, with what is drawn anyway', async () => {
+  it('resolves nextDraw when the next picture is drawn, without one more', async () => {
     const { surface, run } = virtualSurface()
     let count = 0
     const store = new Store(makeSnapshot(), surface, () => count++)

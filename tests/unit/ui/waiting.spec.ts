@@ -237,7 +237,7 @@ describe('a tab that was left out', () => {
     })
   })
 
-  it('says that it was put out, and does not join again, when its values were not finite', async () => {
+  it('says that it was evicted, and does not join again, when its values were not finite', async () => {
     const tab = await LateTab.of(2)
     const { key, members } = await tab.link()
     tab.ready('t0', 't1', 'late')

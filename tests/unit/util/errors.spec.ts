@@ -42,7 +42,7 @@ test('a wrong value of the right type is no TypeError', () => {
   )
 })
 
-test('the classes tell their own apart', () => {
+test('instanceof distinguishes the classes of errors', () => {
   const wrongType = new ArgumentTypeError('x')
   for (const other of [ShapeError, GpuError, DataError]) {
     expect(wrongType).not.toBeInstanceOf(other)
@@ -55,7 +55,7 @@ test('the classes tell their own apart', () => {
     expect(foreign).not.toBeInstanceOf(TabringError)
 })
 
-test('a stack is told with those of its causes', () => {
+test('a stack is printed with those of its causes', () => {
   const inner = new TypeError('inner')
   const outer = new Error('outer', { cause: new RangeError('middle', { cause: inner }) })
   const stack = stackOf(outer)
@@ -82,12 +82,12 @@ test.each([
   expect(stackOf(error)).toBe(received)
 })
 
-test('a stack of Chromium is told as it is when the error has no words', () => {
+test('a stack of Chromium is printed unchanged when the error has no message', () => {
   const error = new Error()
   expect(stackOf(error)).toBe(error.stack)
 })
 
-test('causes in a circle are told once each', () => {
+test('causes in a circle are printed once each', () => {
   const first = new Error('first')
   const second = new Error('second', { cause: first })
   first.cause = second

@@ -20,7 +20,7 @@ afterEach(() => {
   vi.unstubAllEnvs()
 })
 
-test('without anything given, defaults hold and nothing is told', async () => {
+test('without anything given, defaults hold and nothing is logged', async () => {
   const { switchValue } = await load('?seed=3')
   expect([switchValue('debug'), switchValue('naive'), switchValue('variant')]).toEqual([
     0,
@@ -30,7 +30,7 @@ test('without anything given, defaults hold and nothing is told', async () => {
   expect(received).not.toHaveBeenCalled()
 })
 
-test('code goes before the address, that before the launcher, and the winner is told once', async () => {
+test('code overrides the address, the address the launcher, and the winner is logged once', async () => {
   vi.stubEnv('TABRING_DEBUG', '1')
   vi.stubEnv('TABRING_VARIANT', 'matmul:naive,softmax:lanes')
   const launched = await load('')

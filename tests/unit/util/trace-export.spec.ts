@@ -71,7 +71,7 @@ test('kernels that touch do so to the nanosecond, and those of a step lie within
   expect(whole.ts).toBe(0)
 })
 
-test('spans that overlap get tracks of their own; ranks share no thread, and none is 0', () => {
+test('spans that overlap get separate tracks; ranks share no thread, and none is 0', () => {
   const meta = traceEvents().filter(({ ph }) => ph === 'M')
   const collective = (pid: number, name: string, ts: number, dur: number): TraceEvent => {
     return { name, ph: 'X', pid, tid: 2, ts: 5e13 + ts, dur, args: {} }

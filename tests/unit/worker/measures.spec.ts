@@ -118,7 +118,7 @@ describe('what a member measures of itself', () => {
     expect(received.at(-1)!.measured.megaflops).toBe(2_000)
   })
 
-  it('tells at most every two seconds, the newest, and nothing once it is over', async () => {
+  it('sends the newest at most every two seconds, and nothing after its end', async () => {
     let ms = 1
     const { env, received, measures } = measuring({
       linkRoundTrips: async () => {

@@ -87,7 +87,7 @@ test('a link that cannot be made is named to the worker', async () => {
   expect(links.rings).toEqual([])
 })
 
-test('a signal that is none of WebRTC breaks no other link', async () => {
+test('an invalid WebRTC signal breaks no other link', async () => {
   const { links, calls, form } = linksOf(['a', 'a'], async () => portPair())
   const signal = { event: 'signal', ballot: 65_537, from: 1, rank: 0, attempt: 1 } as const
   links.receive({ ...signal, data: 'a lie' })

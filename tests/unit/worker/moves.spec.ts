@@ -112,7 +112,7 @@ describe('a tab that moves to another room', () => {
     expect(lobbies).toEqual([lobby])
   })
 
-  it('tries again where too many wait at the new one, and says so', async () => {
+  it('tries again where too many wait at the new one, and reports each refusal', async () => {
     vi.useFakeTimers()
     let triesLeft = 3
     world.entered = async (room) => {
@@ -253,7 +253,7 @@ describe('a tab that moves to another room', () => {
       expect(world.leftRooms).toEqual([from.key])
     })
 
-    it('asks nowhere once it is removed, and says so once', async () => {
+    it('asks nowhere once it is removed, and reports it once', async () => {
       const removed: Error[] = []
       const member = await inRoomWithToken({ onRemoved: (error) => removed.push(error) })
       const moving = member.follow(to)

@@ -40,7 +40,7 @@ function makeMember(size = 2, linked = 1) {
   return { env, elastic, ids, others: pairs.map(([, other]) => other), happened }
 }
 
-it('tells who broke the rules, and how', async () => {
+it('names the member that broke the rules, and how', async () => {
   const { env, elastic, others, happened } = makeMember()
   const links = new EpochLinks(others[0]!)
   links.control(encodeElasticMessage({ type: 'hello', id: 'b.1' }))
