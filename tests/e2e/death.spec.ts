@@ -8,7 +8,7 @@ beforeAll(async () => {
 })
 afterAll(() => tabs.stop())
 
-test('a compute worker that ends makes its own page and the other ranks say so', async () => {
+test('its own page and the other ranks report a compute worker that ends', async () => {
   const ranks = await tabs.open(2, 'webrtc', { data: dataOfTabs, epochs: 5000, elastic: false })
   await Promise.all(ranks.map((tab) => tab.saw(({ event }) => event === 'step')))
   const [worker] = ranks[1].page.workers()

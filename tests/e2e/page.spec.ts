@@ -69,7 +69,7 @@ describe('a room', { timeout: 240_000 }, () => {
     expect(record.links.bytesPerMs).toBeGreaterThan(0)
   })
 
-  it('saved in a pause and reloaded, it goes on from that step to the bits of a run without a break', async () => {
+  it('saved in a pause and reloaded, it continues from that step to the bits of a run without a break', async () => {
     const page = await openTab(
       await openContext(),
       `${served.localUrl}?demo=playground&steps=100000`,
@@ -110,7 +110,7 @@ describe('a room', { timeout: 240_000 }, () => {
     expect(await hashOf(page)).toBe(resumed)
   })
 
-  it('the others see the experiment as its maker changes it; the next maker goes on with it', async () => {
+  it('the others see the experiment as the host changes it, and the next host keeps it', async () => {
     const [maker, second] = await openRoom(2, '')
     const experiment = second.locator('#experiment')
     await experiment.getByText('is choosing the settings. So far:').waitFor()
@@ -170,7 +170,7 @@ describe('a room', { timeout: 240_000 }, () => {
     await see(maker, /^Waiting for .+ to start$/)
   })
 
-  it('one tab trains alone, after its settings have been put right; a reset begins anew', async () => {
+  it('one tab trains alone after its settings are corrected; a reset clears the run and its settings', async () => {
     const page = await openTab(
       await openContext(),
       `${served.localUrl}?epochs=none&steps=5&saves=asked`,

@@ -15,7 +15,7 @@ import { says } from '../support/launcher-process.ts'
 
 useLauncherFolder()
 
-test('three ranks: environment, arguments, packages, output by rank; they meet over WebRTC', async () => {
+test('three ranks have environment, arguments, packages, output by rank, and WebRTC links', async () => {
   await write(
     'train.ts',
     "import { answer } from 'some-package'",

@@ -11,7 +11,7 @@ import { mlpBytes, trainWithJson } from '../support/train-json.ts'
 
 const folder = useTrainFolder()
 
-test('three tabs train on drawn digits, tell each step, and write the weights', async () => {
+test('three tabs train on drawn digits, report each step, and write the weights', async () => {
   const out = join(folder.path, 'weights.safetensors')
   const trace = join(folder.path, 'spans.json')
   const steps = 10

@@ -64,7 +64,7 @@ describe('workers', () => {
     }
   })
 
-  test('a loader with workers goes on in the middle of an epoch where another one was left', async () => {
+  test('a loader with workers continues in the middle of an epoch where another one stopped', async () => {
     const indices = [7, 3, 9, 1, 0, 12, 5, 8]
     const whole = slowLoader(0, indices)
     const all = [await collect(whole), await collect(whole)]
@@ -86,7 +86,7 @@ describe('workers', () => {
     }
   })
 
-  test('an error names worker and sample; the loader goes on with the next loop', async () => {
+  test('an error names worker and sample; the loader works again in the next loop', async () => {
     const loader = slowLoader(2, [0, 1, trouble.fails, 2], { batchSize: 1 })
     const seen: number[] = []
     const loop = async () => {
@@ -113,7 +113,7 @@ describe('workers', () => {
     })
   })
 
-  test('workers make described data sets anew; collate may run on the page', async () => {
+  test('workers rebuild described data sets; collate may run on the page', async () => {
     const data = Float32Array.from({ length: 30 }, (_, i) => i)
     const [part] = randomSplit(new TensorDataset({ x: { shape: [10, 3], data } }), [6, 4], {
       seed: 1,
@@ -144,7 +144,7 @@ test('declared types hold in a worker', async () => {
   ])
 })
 
-test('an IDX data set from an address and a file, made anew by two workers', async () => {
+test('two workers rebuild an IDX data set from an address and a file', async () => {
   const images = Uint8Array.from([0, 0, 8, 3, 0, 0, 0, 5, 0, 0, 0, 2, 0, 0, 0, 2, ...upTo(20)])
   const labels = Uint8Array.from([0, 0, 8, 1, 0, 0, 0, 5, 9, 8, 7, 6, 5])
   const packed = new Blob([images]).stream().pipeThrough(new CompressionStream('gzip'))

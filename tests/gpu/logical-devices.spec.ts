@@ -27,7 +27,7 @@ test('the list has each adapter twice, the software one once among the adapters'
   expect(properties.name.endsWith(' (software)')).toBe(properties.isSoftware)
 })
 
-test('they compute alike, side by side, and share no memory', async () => {
+test('they compute equal results, side by side, and share no memory', async () => {
   const [first, second] = devices as Runtime[]
   expect(first.gpu.device).not.toBe(second.gpu.device)
   expect([first.device.index, second.device.index]).toEqual([0, 1])

@@ -43,7 +43,7 @@ describe('several that have one room open', () => {
     expect(await (await open('room')).numKeys()).toBe(0)
   })
 
-  it('a file that was cut or is none is no matter when nobody has the room open', async () => {
+  it('an incomplete file opens as an empty store when nobody has the room open', async () => {
     const folder = await navigator.storage.getDirectory()
     const file = await folder.getFileHandle('tabring-store-cut.json', { create: true })
     const writing = await file.createWritable()

@@ -8,7 +8,7 @@ import { testRuntime } from '../support/run-op.ts'
 
 // A program whose tensors are each within the adapter's limits, and together more than its memory holds.
 
-test('a program that the device has no memory for is refused, naming the ops that need most, and the device goes on', async () => {
+test("a program that exceeds the device's memory is refused with its largest ops, and the device stays usable", async () => {
   const runtime = await testRuntime()
   const { gpu, limits } = runtime
   // The software adapter has less free than one tensor of the largest size; no graphics card has 256 GiB.
@@ -45,7 +45,7 @@ test('a program that the device has no memory for is refused, naming the ops tha
   gpu.check()
 })
 
-test('a buffer that the device has no memory for is told as that, and not as a command that was rejected', async () => {
+test("a buffer that exceeds the device's memory is reported as out of memory, not as a rejected command", async () => {
   const gpu = await openGpu()
   const size = Math.min(gpu.limits.maxBufferSize, gpu.limits.maxStorageBufferBindingSize)
   const count = gpu.facts.isSoftware ? 1 : Math.ceil(2 ** 38 / size)

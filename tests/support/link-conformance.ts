@@ -107,7 +107,7 @@ export function linkConformance(name: string, options: ConformanceOptions): void
       expect(messages.map((message) => message.length)).toEqual([5, 6])
     })
 
-    test('a full queue is told by room(), and onroom says when to go on', async () => {
+    test('room() reports a full queue, and onroom when to continue', async () => {
       const { near, far } = await openPair()
       far.onmessage = () => undefined
       if (near.room() === Number.POSITIVE_INFINITY) return
@@ -156,7 +156,7 @@ export function linkConformance(name: string, options: ConformanceOptions): void
       }
     })
 
-    test('an end that came before anyone listened is still told', async () => {
+    test('an end that came before anyone listened is still delivered', async () => {
       const { near, far } = await openPair()
       near.close('early')
       await pause(200)

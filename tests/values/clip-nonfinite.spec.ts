@@ -90,7 +90,7 @@ describe.each(['webgpu', 'reference'])('on %s', (device) => {
     expect((await clipped(-inf, clip)).gradients).toEqual([-0.5, 0.5, -0.25, 0.5])
   })
 
-  test('errorIfNonfinite: the run rejects, its update is left out and not counted, the next one goes on', async () => {
+  test('errorIfNonfinite: the run rejects, its update is left out and not counted, and the next one works', async () => {
     const runtime = await runtimeOf(device)
     const train = async (options: ClipGradNormOptions) => {
       const { both, lossOf, gradients } = pair()

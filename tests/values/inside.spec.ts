@@ -34,7 +34,7 @@ afterEach(() => {
 /** A program on a runtime whose pipelines nobody has compiled. */
 const make = () => compile(step, types, { runtime: new Runtime(gpu) })
 
-test('off, a run is one submit, nothing is made and nothing is told', async () => {
+test('off, a run is one submit, nothing is made and nothing is logged', async () => {
   const program = await make()
   await program.run(inputs)
   const { buffers, submits } = gpu.counters
@@ -43,7 +43,7 @@ test('off, a run is one submit, nothing is made and nothing is told', async () =
   expect(received).toEqual([])
 })
 
-test('debug=5 tells plan, shaders, times and values, and the result is the same', async () => {
+test('debug=5 logs plan, shaders, times and values, and the result is the same', async () => {
   const plain = await (await make()).run(inputs)
   setSwitches({ debug: 5 })
   const program = await make()

@@ -163,7 +163,7 @@ describe('a state with counts by parameter', () => {
     return { runtime, model, optimizer, alone, both, saved, weights: await readParameters(model) }
   }
 
-  test('goes on bit for bit when it is loaded before the step is compiled', async () => {
+  test('continues bit for bit when it is loaded before the step is compiled', async () => {
     const { runtime, model, optimizer, alone, both, saved, weights } = await begin()
     expect([saved.state[0]['step'], saved.state[1]['step']]).toEqual([12, 4])
     const other = make()

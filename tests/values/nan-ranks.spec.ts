@@ -73,7 +73,7 @@ test('steps are left out for one rank, and the third in a row ends the run with 
   }
 })
 
-test('one rank alone may look at its step, between others: it sends nothing and changes nothing', async () => {
+test('one rank alone may call detectAnomaly between steps: it sends nothing and changes nothing', async () => {
   const runtime = await testRuntime()
   const types = { x: tensorType([2, 4]), y: tensorType([2], 'i32') }
   const groups = await ringOf(3)

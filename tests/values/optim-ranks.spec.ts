@@ -103,7 +103,7 @@ test('three ranks clip and average as one rank does', async () => {
   for (const program of [...programs, reference]) program.destroy()
 })
 
-test('three ranks save one state, in the layout of one rank, and go on from it bit for bit', async () => {
+test('three ranks save one state, in the layout of one rank, and continue from it bit for bit', async () => {
   const compileSteps = (model: GradientModel, optimizer: AdamW) =>
     compileGradients(model, (loss) => {
       loss.backward()

@@ -153,7 +153,7 @@ describe('resuming', () => {
       new RMSprop(model.parameters, { lr: 0.01, centered: true, momentum: 0.5, eps: 1e-3 }),
   }
 
-  test.each(Object.entries(kinds))('%s goes on bit for bit', async (_name, make) => {
+  test.each(Object.entries(kinds))('%s continues bit for bit', async (_name, make) => {
     const start = async (model: GradientModel) => {
       const optimizer = make(model)
       const scheduler = new CosineAnnealingLR(optimizer, 15)

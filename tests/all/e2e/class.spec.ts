@@ -115,7 +115,7 @@ test('of 26 ranks six tabs leave within a second, then one crashes and one freez
   }
 }, 900_000)
 
-test('of 24 ranks the connection of eight turns slow: the others go on without them, and they say why and join again', async () => {
+test('the others of 24 ranks continue without eight whose connection turns slow, which say why and join again', async () => {
   const { pages, link } = await openClass(
     [8, 8],
     '?demo=picture&batchSize=96&steps=100000&maxStepsPerSec=2',

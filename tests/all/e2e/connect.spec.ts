@@ -176,7 +176,7 @@ describe.each(['dev server', 'built server'])('on the %s', (server) => {
   )
 
   it.each(['webrtc', 'port'] as const)(
-    'a closed tab is told to the others within 1 s (%s)',
+    'the other tabs receive the abort within 1 s when a tab closes (%s)',
     async (kind) => {
       const pages = await room(url, 3, kind)
       await startRun(pages)
@@ -216,7 +216,7 @@ describe('when links do not form', () => {
     contexts = []
   })
 
-  it('a tab without a network route says so on every rank', async () => {
+  it('every rank reports a tab without a network route', async () => {
     const pages = await room(url, 3, 'webrtc', (rank) =>
       // No relay is configured, so no candidate is found: as on a machine without a network.
       rank === 1 ? { rtc: { iceTransportPolicy: 'relay' } } : {},
@@ -231,7 +231,7 @@ describe('when links do not form', () => {
     }
   })
 
-  it('a second attempt connects what the first could not, on channels of its own', async () => {
+  it('a second attempt connects on new channels what the first could not', async () => {
     const pages = await room(url, 2, 'webrtc', (rank) => ({ isMuteAtFirst: rank === 0 }))
     await startRun(pages)
     await Promise.all(pages.map((page) => event(page, 'start')))

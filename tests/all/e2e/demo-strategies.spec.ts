@@ -38,7 +38,7 @@ const largestDifference = (
   reference: Record<string, number>[],
 ): number => Math.max(...some.map(({ loss }, i) => Math.abs(loss / reference[i].loss - 1)))
 
-test('reaches its stated result: 1, 2 and 4 ranks train alike, ranks without an exchange do not', async () => {
+test('reaches its stated result: 1, 2 and 4 ranks follow one curve, ranks without an exchange do not', async () => {
   const page = await open(meta.expected.query)
   expect(new URL(page.url()).search).toBe(meta.expected.query)
   await button(page, 'Run').focus()

@@ -15,7 +15,7 @@ const see = (title: string) => seeOn(page, title, 90_000)
 const drop = (name: string, bytes: Buffer) =>
   dropOn(page.getByLabel('Paste a text'), { [name]: bytes }, 'text/plain')
 
-it('writes as it learns, says what comes next and where it looks, and takes a text', async () => {
+it('writes as it learns, shows the next characters and the attention, and takes a text', async () => {
   page = await driver.openTab(
     `${driver.served.localUrl}demos/text/?steps=70&batchSize=8&maxStepsPerSec=20`,
   )

@@ -29,7 +29,7 @@ async function trainAlone(
   return { ...end.result, losses }
 }
 
-test('a run whose GPU process is killed goes on with another device and ends with the same bits', async () => {
+test('a run whose GPU process is killed continues on another device and ends with the same bits', async () => {
   const undisturbed = await trainAlone()
   expect(undisturbed.lostDevices).toBe(0)
   const killed = await trainAlone(async (tab) => {
@@ -45,7 +45,7 @@ test('a run whose GPU process is killed goes on with another device and ends wit
   expect(killed.testAccuracy).toBe(undisturbed.testAccuracy)
 })
 
-test('three tabs whose GPU process is killed all go on, without a click, and end with the same bits', async () => {
+test('three tabs whose GPU process is killed all continue, without a click, and end with the same bits', async () => {
   const run = async (disturb?: () => Promise<void>) => {
     const ranks = await tabs.open(3, 'webrtc', {
       ...config,

@@ -71,7 +71,7 @@ test('a server that allows If-Range and shows Content-Range is asked for the res
   expect(resumed()).toBe(halt)
 })
 
-test('a later visit goes on where an earlier one was cut off', async () => {
+test('a later visit continues where an earlier one was cut off', async () => {
   server.cors = { allows: ['If-Range', 'Range'], exposes: ['Content-Range', 'ETag'] }
   server.haltAfter = halt
   const first = await visit()
@@ -86,7 +86,7 @@ test('a later visit goes on where an earlier one was cut off', async () => {
   expect(server.asked).toHaveLength(3)
 })
 
-test('a part whose place is hidden is not trusted: the whole file comes anew', async () => {
+test('a part without a readable Content-Range is not used: the whole file is downloaded again', async () => {
   server.cors = { allows: ['If-Range', 'Range'], exposes: ['ETag'] }
   server.haltAfter = halt
   expect(await fetchFile(await visit())).toEqual(whole)
@@ -94,7 +94,7 @@ test('a part whose place is hidden is not trusted: the whole file comes anew', a
   expect(resumed()).toBe(0)
 })
 
-test('where the browser may not send If-Range, the whole file comes anew', async () => {
+test('the whole file is downloaded again when the browser may not send If-Range', async () => {
   server.cors = { allows: [], exposes: ['Content-Range', 'ETag'] }
   server.haltAfter = halt
   expect(await fetchFile(await visit())).toEqual(whole)

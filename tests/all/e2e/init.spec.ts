@@ -90,7 +90,7 @@ async function crash(page: Page): Promise<void> {
   await crashed
 }
 
-describe('over WebRTC, met at a signaling server', () => {
+describe('over WebRTC, through a signaling server', () => {
   it('3 tabs that share nothing but the network, five times', async () => {
     const url = `${served.localUrl}${fixture}`
     const pages = await Promise.all([0, 1, 2].map(async () => openTab(await openContext(), url)))
@@ -125,7 +125,7 @@ describe('over WebRTC, met at a signaling server', () => {
     await destroy(pages)
   })
 
-  it('a tab without a network route says so on every rank, and the next try may do', async () => {
+  it('every rank reports a tab without a network route, and a second try can succeed', async () => {
     const url = `${served.localUrl}${fixture}`
     const pages = await Promise.all([0, 1, 2].map(async () => openTab(await openContext(), url)))
     const options = { backend: 'webrtc', initMethod: newRoomUrl(url), worldSize: 3 } as const
@@ -229,7 +229,7 @@ describe('through the relay of a signaling server', () => {
   })
 })
 
-describe('over ports, met without a server', () => {
+describe('over ports, without a server', () => {
   it('4 tabs of one browser, in a room that a crash left dirty', async () => {
     const context = await openContext()
     const options = { backend: 'broadcast', initMethod: 'broadcast:four', worldSize: 4 } as const

@@ -121,7 +121,7 @@ test.each([
   expect(stdout).toContain(line)
 })
 
-test('so does the dev server; what goes wrong is told by name', async () => {
+test('the dev server does too, and failures are reported by name', async () => {
   const { code, received } = await playwright('--config=failing.config.ts')
   expect(code).toBe(1)
   const statuses = Object.fromEntries([...received].map(([title, { status }]) => [title, status]))

@@ -105,7 +105,7 @@ test('the benchmark times the menu and compares it with the peak', async () => {
   await page.close()
 })
 
-test('the benchmark goes on without a library that fails, and leaves them out when told', async () => {
+test('the benchmark continues without a library that fails, and omits libraries when asked', async () => {
   const page = await open('bench.html?shapes=64x64x64&forms=nt')
   await page.route(/tfjs.*\.js/, (route) => route.abort())
   await start(page)

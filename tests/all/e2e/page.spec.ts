@@ -272,7 +272,7 @@ describe('a room', { timeout: 240_000 }, () => {
     }
   })
 
-  it('a page that Back brings back enters its room anew', async () => {
+  it('a page restored by the Back button enters its room again', async () => {
     const [maker] = await openRoom(1, '')
     const link = maker.url()
     // What a browser with a back-forward cache does; headless Chromium keeps no page that has a socket.
@@ -308,7 +308,7 @@ describe('a room', { timeout: 240_000 }, () => {
     await members(page).filter({ hasText: 'Ada' }).waitFor()
   })
 
-  it('a tab whose worker ends while nothing runs says so and leaves the room', async () => {
+  it('a tab whose worker ends between runs shows it and leaves the room', async () => {
     const [maker, second] = await openRoom(2, '')
     await second.workers()[0].evaluate(() => self.close())
     await second.locator('.notice[data-kind="worker"]').waitFor()

@@ -39,7 +39,7 @@ async function fill(page: Page, label: string, value: string): Promise<boolean> 
   )
 }
 
-it('whatever people press, the room goes on, and then trains one model', async () => {
+it('a room still trains one model after any sequence of clicks', async () => {
   const random = seededRandom(seed)
   const oneOf = <T>(all: readonly T[]): T => all[Math.floor(random() * all.length)]
   const maker = await driver.openTab(

@@ -55,7 +55,7 @@ test('a type error ends the run before a tab opens, unless --no-check runs it an
 })
 
 describe('several launchers on this machine', () => {
-  test('two runs at once have ports and rooms of their own', async () => {
+  test('two runs at once use different ports and rooms', async () => {
     await write(
       'train.ts',
       "import { env } from 'tabring'",
@@ -74,7 +74,7 @@ describe('several launchers on this machine', () => {
     expect(first[0].RUN_ID).not.toBe(second[0].RUN_ID)
   })
 
-  test('two launchers with two tabs each make one run over HTTPS: one checkpoint is written; a failure is told to both', async () => {
+  test('two launchers with two tabs each make one run over HTTPS: one checkpoint is written, and both report a failure', async () => {
     await write(
       'train.ts',
       "import { destroyProcessGroup, distributed as dist, env, getRngState, initProcessGroup, loadCheckpoint, manualSeed, openStore, saveCheckpoint } from 'tabring'",

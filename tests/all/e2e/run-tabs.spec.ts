@@ -141,7 +141,7 @@ async function run(
   return received
 }
 
-test('what a rank throws is told with its causes; the waiting ones are closed', async () => {
+test('an error that a rank throws is reported with its causes, and the ranks that wait are closed', async () => {
   const { failures } = await run(['wait', 'throw'])
   expect(failures).toHaveLength(1)
   const [{ rank, code, text }] = failures

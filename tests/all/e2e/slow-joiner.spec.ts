@@ -90,7 +90,7 @@ test.each([
   300_000,
 )
 
-test('a tab that comes while the run is paused waits, says so, and joins when it continues', async () => {
+test('a tab that comes during a pause waits, shows why, and joins when the run continues', async () => {
   const pages = await openRoom(2, '?steps=100000&maxStepsPerSec=20')
   const [maker] = pages
   await button(maker, 'Start').click()

@@ -71,14 +71,14 @@ describe('npm start', () => {
     expect(text()).toContain(`serve: port ${port} is in use. Choose another --port.`)
   })
 
-  it('--port that is none', async () => {
+  it('--port: an invalid port is refused', async () => {
     const { child, text } = npmStart('--port', '99999')
     const [code] = await once(child, 'exit')
     expect(code).toBe(1)
     expect(text()).toContain('start: --port: expected a whole number from 0 to 65535')
   })
 
-  it('--data: the folder is checked, served and told', async () => {
+  it('--data: the folder is checked, served and printed', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'tabring-start-'))
     try {
       const empty = npmStart('--port', '0', '--data', folder)
@@ -133,7 +133,7 @@ describe('npm start', () => {
     }
   })
 
-  it('--allow-origin: told, and one that is no address refused', async () => {
+  it('--allow-origin: origins are printed, and an invalid one is refused', async () => {
     const flags = ['--allow-origin', 'https://Tabs.example/x', '--allow-origin', 'http://two:81']
     const text = await npmStart('--port', '0', ...flags).seen('Ctrl-C')
     expect(text).toContain('https://tabs.example/')

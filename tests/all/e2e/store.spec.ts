@@ -7,7 +7,7 @@ import { launchBrowser } from '../../support/launch-browser.ts'
 
 const fixture = 'tests/e2e/fixtures/store.html'
 
-test('two tabs and a worker of each meet in a room, and a server that stops ends their waits', async () => {
+test('two tabs with a worker each share a store, and a server that stops ends their waits', async () => {
   const served = await servePages(fixture)
   const browser = await launchBrowser()
   try {

@@ -35,7 +35,7 @@ const picture = async (page: Page, name: string) => {
   await page.screenshot({ path: join(pictures, `story-${name}.png`), fullPage: true })
 }
 
-it('five tabs learn, pause and go on; one is reloaded, one closed; four finish with equal weights', async () => {
+it('five tabs learn, pause and continue; one is reloaded, one closed; four finish with equal weights', async () => {
   const { served, openTab } = driver
   const maker = await openTab(
     `${served.localUrl}?demo=playground&data=xor&steps=100000&elastic=false`,

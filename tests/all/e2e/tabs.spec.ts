@@ -132,14 +132,14 @@ test.each<[string, Act, RegExp]>([
     /ranks end with different parameters \(hashes beef bad\)/,
   ],
 ])(
-  '%s is told in one line',
+  '%s is reported in one line',
   async (_, next, pattern) => {
     expect((await run(next)).message).toMatch(pattern)
   },
   120_000,
 )
 
-test('silence is told with who was silent and when', async () => {
+test('the timeout names the silent ranks and what each last did', async () => {
   const { message } = await run({ kind: 'silent' }, { timeoutMs: 6000 })
   expect(message).toBe(
     'no message within 6 s from rank 0 (compile), rank 1 (compile). Raise --timeout if the machine is slow.',

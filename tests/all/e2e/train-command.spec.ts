@@ -12,7 +12,7 @@ import { type Done, mlpBytes, trainWithJson } from '../../support/train-json.ts'
 
 const folder = useTrainFolder()
 
-test('--demo, with data of a person and the exchange switched off: each tab ends with a model of its own', async () => {
+test('--demo: each tab ends with another model when a file of points is given and the exchange is off', async () => {
   const points = join(folder.path, 'points.bin')
   const values = Array.from({ length: 60 }, (_, i) => [Math.sin(i), Math.cos(i), i % 2]).flat()
   await writeFile(points, Float32Array.from(values))
@@ -54,7 +54,7 @@ test('--demo, with data of a person and the exchange switched off: each tab ends
   expect(done.samplesPerRank).toEqual([24, 24])
 }, 120_000)
 
-test('without flags it finds an adapter, tells how it goes in lines where there is no terminal, and sums up', async () => {
+test('without flags it finds an adapter, prints progress in lines where there is no terminal, and sums up', async () => {
   const { child, received } = folder.start({}, '--nproc-per-node', '2', '--steps', '2')
   const [code] = await once(child, 'close')
   expect(code, received.stderr).toBe(0)

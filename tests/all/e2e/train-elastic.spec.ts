@@ -93,7 +93,7 @@ test('a browser that crashes is one restart of all ranks, from the latest checkp
   expect(lines().at(-1)).toMatchObject({ event: 'done', steps: 200 })
 }, 480_000)
 
-test('with fewer ranks than MIN and no restart the run ends and says so', async () => {
+test('the run ends and reports it when fewer ranks than MIN are left and no restart is allowed', async () => {
   const { port, received, ended, prints } = await start(
     ...['--elastic', '2:2', '--max-restarts', '0', '--steps', '5000'],
   )

@@ -75,7 +75,7 @@ async function ended({ child, received }: ReturnType<typeof start>): Promise<Lin
 const lossesOf = (lines: Line[]) =>
   lines.filter(({ event }) => event === 'step').map(({ loss }) => loss)
 
-test('4 epochs of two tabs are 2, a folder and 2 more, bit for bit; three tabs go on too and say what differs', async () => {
+test('4 epochs of two tabs equal 2 and 2 more from a folder, bit for bit; three tabs continue too and print what differs', async () => {
   const runs = join(folder, 'runs')
   const two = ['--nproc-per-node', '2']
   const kept = ['--checkpoint-dir', runs, '--keep-last', '1']
@@ -154,7 +154,7 @@ test('a run whose last checkpoint cannot be written keeps its weights, and fails
   expect(tensors.size).toBe(4)
 }, 240_000)
 
-test('a run that was killed goes on from its latest checkpoint, to the same bits', async () => {
+test('a run that was killed continues from its latest checkpoint, to the same bits', async () => {
   const runs = join(folder, 'killed')
   const six = ['--nproc-per-node', '2', '--epochs', '6']
   const settings = [...six, '--checkpoint-dir', runs]

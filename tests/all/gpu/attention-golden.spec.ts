@@ -215,7 +215,7 @@ describe('gpt', () => {
     program.destroy()
   })
 
-  test("where each head looks, as the text demo shows it, is PyTorch's", async () => {
+  test("the attention maps that the text demo shows are PyTorch's", async () => {
     const { weights, tokens, maps } = JSON.parse(mapsText) as Pick<GptRun, 'weights'> & {
       tokens: number[]
       maps: GoldenResult
@@ -303,7 +303,7 @@ describe('dropout', () => {
     expect(await logitsOf(model, 0, 4, 0)).toEqual(await logitsOf(goldenGpt(), 0, 4, 0))
   })
 
-  test('a program counts its steps by itself; a share p is dropped and the mean is kept', async () => {
+  test('a program counts its steps without an argument; a share p is dropped and the mean is kept', async () => {
     const layer = new Dropout(0.3)
     const count = 40_000
     const program = await compile(

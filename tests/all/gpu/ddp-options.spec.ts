@@ -36,7 +36,7 @@ test.each(syncCases)('synchronized batch normalization of %s equals PyTorch’s'
   }
 })
 
-test('a learning rate that differs ends the step on all ranks before an update; set alike they go on', async () => {
+test('a learning rate that differs ends the step on all ranks before an update; with equal ones they continue', async () => {
   const ranks = await classifiers(3, await testRuntime())
   await train(ranks, 2)
   const before = await parametersOf(ranks)

@@ -242,7 +242,7 @@ test('a module moves itself, a tensor gives a new one; what is compiled next fin
   expect((await onGpu.run(input)).y).toEqual(y)
 })
 
-test('gpu tells what is there', async () => {
+test('gpu lists devices and their properties', async () => {
   expect(await gpu.isAvailable()).toBe(true)
   expect(await gpu.deviceCount()).toBeGreaterThanOrEqual(1)
   expect(gpu.currentDevice()).toBe(0)
@@ -359,7 +359,7 @@ test('a program compiled with detectAnomaly stops before it changes anything, ru
   expect(ends[1]).toEqual(ends[0])
 })
 
-test('detectAnomaly draws the masks of the step that it is told, and asks for it', async () => {
+test('detectAnomaly draws the masks of the given step, and asks for it when it is missing', async () => {
   const runtime = await testRuntime()
   const types = { x: tensorType([4, 16]) }
   const input = { x: new Float32Array(64).fill(1) }

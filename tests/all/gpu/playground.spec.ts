@@ -65,7 +65,7 @@ test('one rank: the steps that are shown took as long as steps take, and hold th
   close()
 }, 60_000)
 
-test('with the exchange switched off, ranks with parts of their own disagree; with it they do not', async () => {
+test('ranks with different slices disagree when the exchange is off, and agree when it is on', async () => {
   const own = { ...config, partition: 'own-slice', steps: 60, evaluateEvery: 60 } as const
   const alone = await start(3, { ...own, strategy: 'alone' })
   await Promise.all(alone.ranks.map(({ end }) => end))

@@ -130,7 +130,7 @@ function watchWarnings(): () => unknown[] {
     warn.mock.calls.map(([text]) => text).filter((text) => String(text).startsWith('tabring: '))
 }
 
-test('a device that one rank loses is replaced, and all go on from the step that all have kept', async () => {
+test("all ranks continue from the step that all have kept when one rank's device is replaced", async () => {
   expect((await expected()).map(({ result }) => result?.lostDevices)).toEqual([0, 0, 0])
   const warnings = watchWarnings()
   const ends = await endsOf(once(1, 60))
@@ -158,7 +158,7 @@ test('a device that goes away from one rank alone, with nothing that it was give
   )
 }, 120_000)
 
-test('one rank alone goes on from what it has kept, and says why', async () => {
+test('one rank alone continues from the state it has kept, and logs why', async () => {
   const loseDevice = losableDevices()
   const warnings = watchWarnings()
   const [{ result, reason, losses, sentMs, sampled }] = await endsOf(once(0, 60), {
@@ -190,7 +190,7 @@ test('devices that all ranks lose, not in the same step and before any state was
   )
 }, 120_000)
 
-test('a device that is lost again and again ends the run on every rank, and says so', async () => {
+test('a device that is lost repeatedly ends the run on every rank, with an error that names it', async () => {
   const ends = await endsOf((rank, step) => rank === 2 && step === 0)
   for (const { reason, losses } of ends) {
     expect(reason).toMatchObject({
@@ -203,7 +203,7 @@ test('a device that is lost again and again ends the run on every rank, and says
   }
 }, 120_000)
 
-test('ranks that cannot meet again end with the loss, and who had it', async () => {
+test('ranks that cannot form a group again end with the loss and the rank that had it', async () => {
   const ends = await endsOf(once(2, 3), { regroups: false })
   // Whoever waited names the collective first, if one was under way.
   const message = expect.stringMatching(

@@ -19,7 +19,7 @@ test('a loss that is no number names the step, the op and its shapes', async () 
   client.terminate()
 })
 
-test('the whole experiment runs on the CPU when it is told to, to the loss of the GPU', async () => {
+test('the whole experiment runs on the CPU when asked, to the loss of the GPU', async () => {
   const client = startCompute(startWorker)
   const config = parseTrainConfig({ steps: 2, batchSize: 4 })
   const losses: number[] = []

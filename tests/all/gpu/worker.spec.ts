@@ -64,7 +64,7 @@ test('errors keep their code and text on the way out of the worker', async () =>
   client.terminate()
 })
 
-test('tells how fast its device is, unless a run is under way or it computes on the CPU', async () => {
+test("measures its device's speed, unless a run is active or it computes on the CPU", async () => {
   const idle = startCompute(startWorker)
   await idle.api.open('webgpu')
   await idle.api.speed() // its code is loaded, its kernel compiled
@@ -139,7 +139,7 @@ test('a second run may follow a first', async () => {
   client.terminate()
 })
 
-test('a run in a worker pauses, is looked at and goes on; arrays come over as they are; it is forgotten when asked', async () => {
+test('a run in a worker pauses, answers queries and continues; arrays are returned unchanged; it is released when asked', async () => {
   const client = startCompute(startWorker)
   await expect(client.api.query('boundary', { side: 4 })).rejects.toMatchObject({
     code: 'graph.misuse',
@@ -217,7 +217,7 @@ test('an abort does not wait for the compiler, and the next run does', async () 
   client.terminate()
 })
 
-test('a run that went on with another adapter says so', async () => {
+test('a run that continued on another adapter reports it', async () => {
   const name = 'changing adapter'
   const address = new URL('../../support/changing-adapter.worker.ts', import.meta.url)
   const worker = new Worker(address, { type: 'module', name })

@@ -54,7 +54,7 @@ describe('index.html', () => {
     expect(firstStepMs, JSON.stringify(visited.moments)).toBeLessThan(firstStepLimitMs)
   })
 
-  it('says so when a part does not come from the server', async () => {
+  it('shows an error when a part does not come from the server', async () => {
     const part = readdirSync(join(root, 'assets')).find((name) => /^training-.*\.js$/.test(name))
     const served = await serve({
       root,

@@ -26,7 +26,7 @@ const picture = (page: Page, name: string) =>
   page.screenshot({ path: join(pictures, `${name}.png`), fullPage: true })
 
 describe('a room of a class', { timeout: 240_000 }, () => {
-  it('8 tabs that open at once are in one room, tell how fast they are and how far from their neighbours, and train', async () => {
+  it('8 tabs that open at once are in one room, measure their speeds and links, and train', async () => {
     // Whoever comes first makes the room.
     const link = `${served.localUrl}?demo=playground&steps=20&batchSize=64${formatFragment(newRoomLink())}`
     const openedAtMs = performance.now()
@@ -57,7 +57,7 @@ describe('a room of a class', { timeout: 240_000 }, () => {
     expect(chords.reduce((sum, links) => sum + links, 0)).toBe(20)
   })
 
-  it('one tab with 3 ranks trains over ports to equal hashes; a worker that ends is told as its rank', async () => {
+  it('one tab with 3 ranks trains over ports to equal hashes; a worker that ends is reported by its rank', async () => {
     const page = await openTab(`${served.localUrl}?ranks=3&steps=4&batchSize=12&elastic=false`)
     await see(page, 'Alone in the room')
     await seeMembers(page, 3)

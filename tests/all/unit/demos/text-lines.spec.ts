@@ -11,7 +11,7 @@ import { startTask } from '../../../support/task-ranks.ts'
 
 const utf8 = (text: string) => new TextEncoder().encode(text)
 
-test('a line that is written while training goes on is of one step, and what the model of that step gives', async () => {
+test('a line written during training is of one step, and equals what the model of that step gives', async () => {
   const text = 'abc abd. '.repeat(40)
   const config = { demo: 'text', data: 'given', batchSize: 2, steps: 14, lr: 0.01 } as const
   const given = () => ({ given: utf8(text) })

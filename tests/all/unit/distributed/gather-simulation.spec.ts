@@ -31,7 +31,7 @@ test(`${range.count} seeds of 1 to 64 ranks`, async () => {
 }, 120_000)
 
 describe.skipIf(isReplay)('over all seeds', () => {
-  test.each(faultKinds)('%s has struck', (kind) => {
+  test.each(faultKinds)('%s was injected', (kind) => {
     expect(injected.get(kind) ?? 0).toBeGreaterThanOrEqual(30)
   })
 })

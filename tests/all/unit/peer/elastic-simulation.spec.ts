@@ -21,7 +21,7 @@ function add({ injected, rosters, echoes, done, hash }: ElasticOutcome): void {
   if (hash !== undefined) total.compared++
 }
 
-describe.each(faults)('%s strikes each role at each moment that can be', (kind) => {
+describe.each(faults)('%s, injected for each role at each possible moment', (kind) => {
   test(`in ${injections} seeds each`, async () => {
     for (const cell of cells.filter((one) => one.kind === kind))
       await injectCell(cell, injections, 1, add)
@@ -81,7 +81,7 @@ afterAll(() => {
   if (process.env.TABRING_COUNTS) console.log(total)
 })
 
-test('over all seeds: faults struck, old messages arrived again, runs ended', () => {
+test('over all seeds faults were injected, old messages arrived again, runs ended', () => {
   expect(total.seeds).toBeGreaterThan(3000 + cells.length * injections)
   expect(total.injected).toBeGreaterThan(8000)
   expect(total.rosters).toBeGreaterThan(50_000)

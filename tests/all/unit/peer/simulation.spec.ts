@@ -66,12 +66,12 @@ test(`groups that follow one another: ${rejoining.count} seeds`, async () => {
 }, 120_000)
 
 describe.skipIf(isReplay)('over all seeds', () => {
-  test.each(faultKinds)('%s has struck', (kind) => {
+  test.each(faultKinds)('%s was injected', (kind) => {
     expect(fired.get(kind) ?? 0).toBeGreaterThanOrEqual(25)
   })
 
   test.each(['joining', 'start', 'data', 'credit', 'ping', 'aborting', 'leaving', 'barrier'])(
-    'faults have struck in the phase %s',
+    'faults were injected in the phase %s',
     (phase) => {
       expect(phases.get(phase) ?? 0).toBeGreaterThanOrEqual(15)
     },
