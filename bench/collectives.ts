@@ -16,7 +16,7 @@ import { median, pairRatios, spread } from './statistics.ts'
 
 const kibi = 1024
 const mebi = 1024 * kibi
-/** From this size on a collective is to carry this share of what the bare channels do, on so many tabs. */
+/** Share of the bare channels' rate that a collective is to reach from this size on, on these numbers of tabs. */
 const goal = { fromBytes: mebi, ratio: 0.85, ranks: [2, 3] }
 /** How often the links are measured. */
 const linksRounds = 5
@@ -260,7 +260,7 @@ function hopsOf(
   sizeBytes: number,
 ): Omit<HopsTask, 'repeats'> {
   const phases = operation === 'allReduce' ? 2 : 1
-  // Its hops are not alike: no floor is made of them.
+  // Its hops differ, so no lower bound follows from them.
   if (algorithm === 'hierarchical') return { hops: 2 * phases, sizeBytes, to: 'all' }
   if (algorithm === 'oneShot') return { hops: 1, sizeBytes, to: 'all' }
   const share = Math.ceil(sizeBytes / ranks)

@@ -5,7 +5,7 @@ import type { Host } from './host.ts'
 import { failedRow, type PairOptions, type Place, pairRow, type Row } from './row.ts'
 import { cpuRows, fasterPeer, stepBenches } from './step.ts'
 
-/** Each takes seconds and compiles everything anew, so a few rounds are enough. */
+/** Rounds are few, since each takes seconds and compiles everything again. */
 const rounds = 3
 /** What our time is to be of the faster WebGPU peer's. */
 const goal = 1

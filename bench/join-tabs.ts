@@ -11,7 +11,7 @@ export interface JoinTabsOptions {
   latencyMs?: number
 }
 
-/** Opens tabs that form a ring: over WebRTC or the relay each in a browser context of its own, over MessagePorts in one. Close their contexts in the end. */
+/** Opens tabs that form a ring: over WebRTC or the relay each in a separate browser context, over MessagePorts in one. Close their contexts in the end. */
 export async function joinTabs(
   { browser, url }: Host,
   worldSize: number,

@@ -115,7 +115,7 @@ export async function benchPage(argv: readonly string[]): Promise<void> {
   )
 }
 
-/** A room of its own, trained in by the ranks of this demo until it has been measured in each state. */
+/** Opens a room whose ranks train this demo, until each state has been measured. */
 async function measureDemo(
   browser: Browser,
   url: string,

@@ -156,7 +156,7 @@ class NumPy {
   constructor(python: string, threads: number) {
     const names = ['OPENBLAS', 'OMP', 'MKL', 'BLIS'].map((name) => `${name}_NUM_THREADS`)
     const env = Object.fromEntries(names.map((name) => [name, String(threads)]))
-    // Its threads would go on spinning while ours are timed.
+    // Without it, its threads spin while ours are timed.
     const sleeps = { OPENBLAS_THREAD_TIMEOUT: '4' }
     this.#process = spawn(python, ['-c', script], { env: { ...process.env, ...env, ...sleeps } })
     this.#process.stderr.pipe(process.stderr)

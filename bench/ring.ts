@@ -8,7 +8,7 @@ import { failedRow, type PairOptions, type Place, pairRow, type Row } from './ro
 const kibi = 1024
 const mebi = 1024 * kibi
 
-/** Buffer sizes, and how many all-reduces make one sample: short ones are too short for a clock by themselves. */
+/** Buffer sizes, and how many all-reduces make one sample: a single short one is too short for the clock. */
 const sizes = [
   { sizeBytes: 64 * kibi, repeats: 16 },
   { sizeBytes: mebi, repeats: 4 },
@@ -22,7 +22,7 @@ const worldSizes = [2, 3]
 /**
  * Ring bus bandwidth, 2(N-1)/N x bytes / time, against what the same data channels carry bare.
  *
- * Each tab has a browser context of its own; the slowest rank's time counts, for both.
+ * Each tab has a separate browser context; the slowest rank's time counts, for both.
  */
 export async function ringRows(
   host: Host,

@@ -40,7 +40,7 @@ const experiments: Readonly<Record<string, string>> = {
   ...Object.fromEntries(trainedDemos.slice(1).map((name) => [name, `?demo=${name}`])),
 }
 
-/** What goes on up to a moment, from the one before it. */
+/** The part of a start that ends at each moment, from the one before it. */
 const parts: readonly (readonly [until: StartMoment, words: string])[] = [
   ['sent', 'room'],
   ['load', 'code'],

@@ -26,7 +26,7 @@ import { Trace } from '../tests/support/simulation/trace.ts'
 /** Between lines of progress. units: ms. */
 const progressMs = 5000
 
-/** In how many seeds the fault of each cell strikes. */
+/** Number of seeds in which the fault of each cell is injected. */
 const injections = 20
 
 const whole = (min: number) => (text: string) => {

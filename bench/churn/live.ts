@@ -37,14 +37,14 @@ export interface Life {
   readonly note: (line: string) => void
 }
 
-/** A run in which no tab tells anything for so long is started again: nobody is there to decide for it. */
+/** Silence of all tabs after which a run is started again, since nobody is there to decide for it. */
 const silentMs = 20_000
 
 /**
  * Trains while tabs are lost, until rank 0 reports its first step after the time and the last death. The run is started again from its newest
  * checkpoint whenever it ends.
  *
- * An elastic run does not tell of steps that it does again. So the end is such a step: all before it stand then.
+ * An elastic run does not report steps that it repeats. So the end is a reported step, which confirms all before it.
  * errors: those of a start that ended though no tab of it was lost.
  */
 export async function live({ browser, config, deaths, note, ...life }: Life): Promise<Lived> {
@@ -109,7 +109,7 @@ export async function live({ browser, config, deaths, note, ...life }: Life): Pr
   }
 }
 
-/** Loses tabs as planned, `tabs` when all are open. A death that would strike one that is not open yet strikes none. */
+/** Loses tabs as planned, `tabs` when all are open. A death that picks one that is not open yet is skipped. */
 async function play(
   { browser, deaths, tabs }: Pick<Life, 'browser' | 'deaths' | 'tabs'>,
   signal: AbortSignal,

@@ -14,7 +14,7 @@ export class Standing {
     return this.#saved
   }
 
-  /** Takes what a tab tells; the steps of rank 0 count. A run that continues with other ranks, or from a checkpoint, has the steps up to there. */
+  /** Takes an event of a tab; the steps of rank 0 count. A run that continues with other ranks, or from a checkpoint, has the steps up to there. */
   take(event: TabEvent): void {
     if (event.event === 'checkpoint') this.#saved = event.step
     else if (event.rank !== 0) return

@@ -24,7 +24,7 @@ const none = (): GpuCalls => ({
   bytesUploaded: 0,
 })
 
-// biome-ignore lint/suspicious/noExplicitAny: methods of any signature are wrapped alike
+// biome-ignore lint/suspicious/noExplicitAny: methods of any signature are wrapped the same way
 type Methods = Record<string, (...args: any[]) => any>
 
 /** Calls `seen` before every call of a method, and `after` after it, until the returned function is called. */

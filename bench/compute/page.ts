@@ -44,7 +44,7 @@ const runAheads = {
 } as const
 type RunAhead = keyof typeof runAheads
 
-/** A library whose step takes longer is timed by single steps, in a few rounds: minutes more would tell nothing. */
+/** Step time above which a library is timed by single steps, in a few rounds: more minutes would add no information. */
 const slowStepMs = 2000
 const slowRounds = 3
 
@@ -94,7 +94,7 @@ const entryOf = (key: string): Entry => {
   return entry
 }
 
-/** What one timing of products lasts: a read of the result takes up to 2.5 ms by itself on a software adapter. */
+/** Length of one timing of products: reading the result alone takes up to 2.5 ms on a software adapter. */
 const minMs = 50
 
 const bench = {

@@ -57,7 +57,7 @@ export async function profileStep(trainer: OurTrainer, batch: Batch): Promise<St
       pass.dispatchWorkgroups(x, y, z)
     }
   }
-  // Encoded and thrown away: one step is too short for the clock, so many go into one pass.
+  // Encoded and thrown away. One step is too short for the clock, so one pass has many.
   const encodeUs: number[] = []
   for (let sample = 0; sample < encodeSamples; sample++) {
     const encoder = device.createCommandEncoder()
@@ -85,7 +85,7 @@ export async function profileStep(trainer: OurTrainer, batch: Batch): Promise<St
     await timed(dispatch, 2)
     const roughMs = (await timed(dispatch, 5)) / 5
     const times = Math.max(4, Math.ceil(kernelSampleMs / Math.max(roughMs, 0.01)))
-    // What a submit costs by itself falls out of the difference.
+    // The difference removes the cost of a submit.
     const oneMs: number[] = []
     const manyMs: number[] = []
     for (let sample = 0; sample < kernelSamples; sample++) {

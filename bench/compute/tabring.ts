@@ -67,7 +67,7 @@ export async function tabringTrainer(
       const { loss } = await program.run({ x: inputs, y: targets })
       return loss[0]
     },
-    // The loss is copied out behind the update, in the same submit: whoever has it has the weights.
+    // The loss is copied out after the update, in the same submit: when it is there, so are the weights.
     settle: () => Promise.resolve(),
   }
 }

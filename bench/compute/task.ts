@@ -42,7 +42,7 @@ export interface Batch {
 /** The libraries that are timed, by key. */
 export type Library = 'tabring' | 'tabringCpu' | 'jax' | 'jaxWasm' | 'tfjs'
 
-/** One library with a model of its own. */
+/** A library and its model. */
 export interface Trainer {
   /** It has no way to leave a loss on the device. */
   readonly readsEveryLoss?: boolean

@@ -15,7 +15,7 @@ export interface Finished {
 /** Longest that a run may take. units: ms. */
 const maxMs = 240_000
 
-/** Opens the training page with these settings in a context of its own, presses Start, and reads the row of the run when it has finished. errors: those of the page, in its words. */
+/** Opens the training page with these settings in a new context, presses Start, and reads the row of the run when it has finished. errors: those of the page, in its words. */
 export async function finish(browser: Browser, url: string, query: string): Promise<Finished> {
   const context = await browser.newContext({ viewport: { width: 1400, height: 900 } })
   try {

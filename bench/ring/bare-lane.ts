@@ -18,7 +18,7 @@ export class BareLane {
     const isPort = pipe instanceof MessagePort
     this.#send = isPort
       ? (message) => {
-          // As a port's link does it: a buffer of its own, given away.
+          // As a port's link does it: a new buffer, which is transferred.
           const { buffer } = message.slice()
           pipe.postMessage(buffer, [buffer])
         }

@@ -91,7 +91,7 @@ export async function measure(
   return times
 }
 
-/** A fast ring that adds wrongly is no ring. Each all-reduce multiplies what all ranks hold alike by their number. */
+/** A fast ring that adds wrongly is no ring. Each all-reduce multiplies the values, equal on all ranks, by the number of ranks. */
 function check({ size }: ProcessGroup, data: Float32Array, repeats: number): void {
   const first = (size * (size + 1)) / 2
   const expected = Math.fround(first * size ** (repeats - 1))
@@ -101,7 +101,7 @@ function check({ size }: ProcessGroup, data: Float32Array, repeats: number): voi
   }
 }
 
-/** Each round: the ranks meet, then so many of the collective one after the other. */
+/** Times rounds: in each the ranks synchronize, then run the collective `repeats` times. */
 export async function time({ group }: Measured, task: CollectiveTask): Promise<number[]> {
   const { operation, algorithm, sizeBytes, rounds, repeats, warmUps } = task
   const data = new Float32Array(sizeBytes / 4)
@@ -127,7 +127,7 @@ export async function time({ group }: Measured, task: CollectiveTask): Promise<n
   return times
 }
 
-/** The way there and back by round on rank 0; the others have nothing to tell. */
+/** Round trips on rank 0, by round; the others return an empty list. */
 export async function ping(
   { group, bareLanes }: Measured,
   { sizeBytes, rounds }: PingTask,

@@ -36,7 +36,7 @@ export interface CollectiveTask {
   warmUps: number
 }
 
-/** A message of so many bytes from rank 0 to rank 1 and back, over the bare link, one after the other. */
+/** Messages of a size from rank 0 to rank 1 and back, over the bare link, one after the other. */
 export interface PingTask {
   sizeBytes: number
   rounds: number

@@ -1,5 +1,5 @@
 /**
- * What a data channel carries by itself: a sender and a receiver with the credit window that the browser needs, and nothing else.
+ * A bare data channel: a sender and a receiver with the credit window that the browser needs, and nothing else.
  *
  * It shares a channel with a `ChannelLink`, whose frames begin with another byte: so both are measured on one connection, in turns.
  * The receiver looks at no byte but the first. The sender sends the same buffer over and over.

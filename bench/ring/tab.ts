@@ -6,7 +6,7 @@ import { formLinks } from '../../src/worker/page/connect.ts'
 import { leaveOnPageHide } from '../../src/worker/page/leave-on-page-hide.ts'
 import { RankWorker } from './rank-worker.ts'
 
-/** One tab of the benches between tabs: joins the room as every rank of a training does, or has workers that form a group by themselves. */
+/** One tab of the benches between tabs: joins the room as every rank of a training does, or has workers that form a group without it. */
 
 const worker = new RankWorker()
 let client: SignalClient

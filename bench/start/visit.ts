@@ -6,7 +6,7 @@ import { type StartMoment, startMark } from '../../src/worker/page/start-marks.t
 export interface Visit {
   /**
    * Files of JavaScript, by their path below the served folder, that were fetched from opening the page until Start could be pressed and the
-   * tab had measured its device: page, workers, and what they load by themselves.
+   * tab had measured its device: page, workers, and what these load.
    */
   readonly firstLoad: readonly string[]
   /** From pressing Start to the first step. */
@@ -18,7 +18,7 @@ export interface Visit {
 }
 
 /**
- * Opens a page in a context of its own, whose cache is empty, presses Start and waits for the first step.
+ * Opens a page in a new context, whose cache is empty, presses Start and waits for the first step.
  *
  * What is fetched is what the server was asked for: workers' requests are among it. `path` stands behind the server's address.
  */

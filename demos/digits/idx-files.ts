@@ -13,7 +13,7 @@ export interface IdxFile {
   readonly bytes: Uint8Array<ArrayBuffer>
 }
 
-/** The files by what they are, and those of which that cannot be told yet. */
+/** The files by kind, and those whose kind is not known yet. */
 export interface IdxSet {
   readonly files: Readonly<Record<IdxName, IdxFile | null>>
   readonly unplaced: readonly IdxFile[]
@@ -27,7 +27,7 @@ export const noFiles: IdxSet = {
 /**
  * Returns the set with these files in it, in place of those that it had.
  *
- * Where names do not tell, the larger of two files of one kind is for training, and one alone takes the place that is free.
+ * If names do not decide, the larger of two files of one kind is for training, and one alone takes the free place.
  */
 export function withFiles({ files, unplaced }: IdxSet, added: readonly IdxFile[]): IdxSet {
   const next = { ...files }

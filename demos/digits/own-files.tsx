@@ -12,7 +12,7 @@ import { meta } from './meta.ts'
 
 interface Own {
   readonly set: IdxSet
-  /** Of the files that came last, those that are none of the four: one line each. */
+  /** Files of the last drop that belong to none of the four kinds: one line each. */
   readonly failures: readonly string[]
   /** The four are there, and are one data set. */
   readonly isWhole: boolean

@@ -11,7 +11,7 @@ interface PadProps {
 
 /** Pixels along the pad's edge. */
 const edge = 280
-/** By the keyboard the pen goes from one of so many places to the next, each way. */
+/** Number of places, each way, between which the keyboard moves the pen. */
 const places = 20
 
 /** The pen of those who draw by the keyboard. */

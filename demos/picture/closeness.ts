@@ -13,7 +13,7 @@ export function meanSquaredError(a: Picture, b: Picture): number {
 /** How much brighter the picture of the error is than the error. */
 export const errorGain = 4
 
-/** Returns how far apart two pictures of one size are, each colour by itself: black where they are equal. */
+/** Returns how far apart two pictures of one size are, by colour channel: black where they are equal. */
 export function errorPicture(a: Picture, b: Picture): Picture {
   const rgb = a.rgb.map((value, i) => Math.min(255, errorGain * Math.abs(value - b.rgb[i])))
   return { width: a.width, height: a.height, rgb }

@@ -40,7 +40,7 @@ export function Framed({ picture, shape, title, note, instead, band }: FramedPro
         {picture ? (
           <canvas
             ref={canvas}
-            // A canvas of another size is empty: a new one is drawn on anew.
+            // Resizing a canvas clears it; a new one draws again.
             key={`${picture.width} ${picture.height}`}
             width={picture.width}
             height={picture.height}

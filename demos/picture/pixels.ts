@@ -22,7 +22,7 @@ interface PixelList {
 }
 
 export const fewestPixelsASide = 8
-/** One in so many pixels is held out: one in each run of so many along a row, and along a column. */
+/** One in this many pixels is held out: one in each run along a row, and along a column. */
 const heldOut = 10
 /** What a given picture begins with. */
 const mark = 'TPIC'

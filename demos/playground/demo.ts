@@ -20,7 +20,7 @@ const modules = { tanh: Tanh, relu: ReLU, sigmoid: Sigmoid }
 
 const max = 256
 
-/** The places of a grid over [-1, 1] x [-1, 1], with so many along each edge as a page asked for. shape: [side², 2], first row y = -1 */
+/** The places of a grid over [-1, 1] x [-1, 1], as many along each edge as a page asked for. shape: [side², 2], first row y = -1 */
 function gridOf(where: string, input: unknown): { side: number; x: Float32Array<ArrayBuffer> } {
   const side = Number((input as { side?: unknown } | null)?.side)
   if (!Number.isInteger(side) || side < 2 || side > max) {
@@ -76,7 +76,7 @@ const points: ModelQuery<PlaygroundData> = async ({
   end,
 })
 
-/** Points in the plane, two classes, and a small network that tells them apart. */
+/** Points in the plane, two classes, and a small network that separates them. */
 export const task: Task<PlaygroundData> = {
   meta,
   load: async ({ config: { data }, given }) => (given ? readPoints(given) : drawSplits(data)),

@@ -10,7 +10,7 @@ export interface Point {
 /** Numbers of a point: x, y and class. */
 export const fieldsOfPoint = 3
 export const bytesOfPoint = 4 * fieldsOfPoint
-/** So many points are enough to train on. */
+/** Min number of points to train on. */
 export const fewest = 10
 
 /** What points, three numbers each, lack to be trained on, in words; null for nothing. */
@@ -22,9 +22,9 @@ export function lacking(points: readonly number[]): string | null {
   return missing === undefined ? null : `class ${missing} needs some`
 }
 
-/** Every so many of them is held out, from the first one on. */
+/** One in this many points is held out, beginning with the first. */
 export const heldOut = 5
-/** How many of so many points are for training. */
+/** How many of `count` points are for training. */
 export const trainingPoints = (count: number): number => count - Math.ceil(count / heldOut)
 
 /** Returns points, three numbers each, as a run takes them. shape: float32, little endian */

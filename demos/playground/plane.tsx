@@ -33,7 +33,7 @@ interface PlaneProps {
   onUndo?: () => void
 }
 
-/** By the keyboard the cursor goes from one of so many places to the next, each way. */
+/** Number of places, each way, between which the keyboard moves the cursor. */
 const places = 41
 const placeOf = (place: number) => (2 * place) / (places - 1) - 1
 
@@ -46,7 +46,7 @@ export function Plane({ field, marks, label, onPoint, onLift, onUndo }: PlanePro
   const newest = useRef(cursor)
   const below = useRef<HTMLCanvasElement>(null)
   const above = useRef<HTMLCanvasElement>(null)
-  // In the frame of the render: an effect after it would cost a frame of its own.
+  // Drawn in the frame of the render: an effect after it would cost another frame.
   useLayoutEffect(() => {
     drawField(below.current!.getContext('2d')!, field)
   }, [field])
@@ -78,7 +78,7 @@ export function Plane({ field, marks, label, onPoint, onLift, onUndo }: PlanePro
   const x = placeOf(cursor.column).toFixed(2)
   const y = (0 - placeOf(cursor.row)).toFixed(2)
   return (
-    // An application while it takes points, else a picture: whatever it is told comes with its role.
+    // An application while it takes points, else a picture; the handlers come with the role.
     // biome-ignore lint/a11y/noStaticElementInteractions: the role is there
     // biome-ignore lint/a11y/useAriaPropsSupportedByRole: the role is there
     <div

@@ -160,7 +160,7 @@ interface LiveProps extends ViewProps {
   preview: Marks
 }
 
-/** What the model of a run says, as it learns; where the ranks of this tab have models of their own, each of them. */
+/** The boundary of a run's model as it learns; of each model, where the ranks of this tab train different ones. */
 function Planes(props: LiveProps) {
   const { apart, queryOn } = props
   if (apart.length === 0) return <LivePlane {...props} />

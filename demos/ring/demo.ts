@@ -26,7 +26,7 @@ export interface Outcome<A> {
   readonly failure: string
 }
 
-/** What watches a run: told of the launch, with the arrays that the ranks work in, and of messages from then on. */
+/** Receives the launch of a run, with the arrays that the ranks work in, and its messages from then on. */
 export interface Watcher<A> extends TravelEvents {
   onlaunch(buffers: readonly A[], nowMs: number): void
 }

@@ -4,7 +4,7 @@ import { type Moment, nothingHeld, seenAt } from './moment.ts'
 import type { HeldRun, Story } from './story.ts'
 import { formatElement, heldWords, ranksIn } from './words.ts'
 
-/** So many ranks stand side by side in a cell; more of them in rows. */
+/** Max number of ranks side by side in a cell; more stand in rows. */
 const sideBySide = 8
 
 /** One row a rank, one cell a chunk: whose contributions it holds, and its numbers where they are few. */

@@ -34,7 +34,7 @@ export interface Travel {
   arrivedMs: number
 }
 
-/** What is told of messages; `onarrived` after the receiver has done what it does with one. */
+/** Events of messages; `onarrived` after the receiver has processed one. */
 export interface TravelEvents {
   onsent(travel: Travel): void
   onarrived(travel: Travel): void

@@ -155,7 +155,7 @@ function Transport({ story, moment, player, error, isUnderWay, pace, onPace }: T
           </label>
         </div>
       </div>
-      {/* Told when the clock stands, so that playing does not talk without end. */}
+      {/* Announced when the clock stands, so that screen readers do not talk all through playing. */}
       <p class="now" role="status">
         {story && moment && !isPlaying
           ? isNotStarted

@@ -105,7 +105,7 @@ export function settle(wanted: RingSettings): RingSettings {
   return hasMachines(settled) ? settled : { ...settled, machines: 2 }
 }
 
-/** The settings in an address; `refused` names those that it has in a form that is none. */
+/** The settings in an address; `refused` names those with an invalid value. */
 export function settingsIn(query: string): { settings: RingSettings; refused: string[] } {
   const given = new URLSearchParams(query)
   const wanted: { -readonly [Key in keyof RingSettings]: RingSettings[Key] } = {

@@ -50,7 +50,7 @@ export interface Story {
 const shownLength = 32
 
 /**
- * Runs the all-reduce and tells it.
+ * Runs the all-reduce and records each moment.
  *
  * The world runs twice, with the same seed and so with the same messages at the same times: once with numbers, and once with a word for each
  * element in which rank r has set bit r, so that the sums say whose contributions an element holds.

@@ -3,7 +3,7 @@ import { messageOf } from '../../src/util/errors.ts'
 import type { RingSettings } from './settings.ts'
 import { type Story, tellRun } from './story.ts'
 
-/** A run that was told, or why there is none. */
+/** A recorded run, or why there is none. */
 interface RunReport {
   readonly of: RingSettings
   readonly story: Story | undefined
@@ -11,15 +11,15 @@ interface RunReport {
 }
 
 export interface Run {
-  /** The last one that was told; that of older settings while a new one is under way. */
+  /** The last one that was recorded; that of older settings while a new one is under way. */
   readonly story: Story | undefined
-  /** From the very picture that shows new settings, until their run is told. */
+  /** From the first frame with new settings, until their run is recorded. */
   readonly isUnderWay: boolean
   /** Why there is none. */
   readonly error: string
 }
 
-/** Tells a run anew when the settings change: one at a time, and of those that wait the newest alone. */
+/** Records a run again when the settings change: one at a time, and of those that wait only the newest. */
 export function useRun(settings: RingSettings): Run {
   const [report, setReport] = useState<RunReport>()
   const wanted = useRef(settings)

@@ -46,7 +46,7 @@ function arrivalWords(story: Story, { from, to, chunk, into }: DataMessage, ms: 
   return `${what} from rank ${from} to rank ${to}, ${into === 'sum' ? 'added' : 'copied'}: it now holds ${heldWords(held, story.settings.ranks)}`
 }
 
-/** What a person who does not see the drawing is told of a moment. */
+/** The text of a moment for a person who does not see the drawing. */
 export function momentWords(story: Story, moment: Moment): string {
   const { arrivals, underWay, phase, ms } = moment
   const more = arrivals.length > 3 ? `, and ${arrivals.length - 3} more` : ''

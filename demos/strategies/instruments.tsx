@@ -11,7 +11,7 @@ import { StrategyTable } from './strategy-table.tsx'
 import type { RaceState } from './use-race.ts'
 import { Explained } from './words.tsx'
 
-/** What the strategies tell; before the first run, the strategies that it would have. */
+/** Curves and figures of the strategies; before the first run, the strategies that it would have. */
 export function Instruments({ race, settings }: { race: RaceState; settings: Settings | null }) {
   const [drawn, setDrawn] = useState<Drawn>('losses')
   const [smoothing, setSmoothing] = useState(3)

@@ -7,7 +7,7 @@ export const meta = {
     query: '?strategies=1,2,4,2alone&steps=60',
     /** Where the ranks exchange gradients and the global batch is the same, losses differ by no more than this. */
     sameWithin: 1e-5,
-    /** Over so many steps: roundings add up. */
+    /** Steps over which that holds: roundings add up. */
     withinSteps: 100,
     /** Losses of ranks that exchange nothing differ by more than this. */
     apartBy: 0.01,

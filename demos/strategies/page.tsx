@@ -37,7 +37,7 @@ function findAhead(): { trouble: Trouble | null; switches: [string, string][] } 
 const ahead = findAhead()
 const acts = { ...idleActs, reenter: () => location.reload() }
 
-/** The page: settings decide strategies, a race trains them, and all else is drawn from what they tell. */
+/** The page: settings decide strategies, a race trains them, and all else is drawn from their events. */
 export function StrategiesPage() {
   const [draft, setDraft] = useState(() => draftFromQuery(location.search))
   const { settings, errors } = checkDraft(draft)

@@ -6,7 +6,7 @@ import { StrategyLog } from './strategy-log.ts'
 interface RaceOptions {
   /** What addresses of data are relative to. */
   readonly baseUrl: string
-  /** A strategy has told something, or has come to its end. */
+  /** Called when a strategy has an event, or ends. */
   readonly onChange: () => void
 }
 

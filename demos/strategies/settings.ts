@@ -130,7 +130,7 @@ export function checkDraft(draft: Draft): CheckedDraft {
   return { settings, errors }
 }
 
-/** How many samples so many steps take, with the short batches at the ends of epochs. */
+/** How many samples `steps` steps take, with the short batches at the ends of epochs. */
 function samplesIn(steps: number, batch: number, samples: number): number {
   const perEpoch = stepsPerEpoch(samples, batch)
   const epochs = Math.floor(steps / perEpoch)

@@ -6,7 +6,7 @@ export interface Strategy {
   readonly ranks: number
   /** How many times the global batch of the settings a step takes. */
   readonly batchTimes: number
-  /** No gradients are exchanged: each rank trains a model of its own. */
+  /** No gradients are exchanged: each rank trains a separate model. */
   readonly isAlone: boolean
 }
 

@@ -26,16 +26,16 @@ interface Counts {
   /** Spent on held-out samples. */
   testedMs: number
   testingSinceMs: number
-  /** Payload bytes that the rank has sent, by the first step and the newest that it told of. */
+  /** Payload bytes that the rank has sent, by the first step and the newest that it reported. */
   firstBytes: number
   bytes: number
   stepsBetween: number
 }
 
 /**
- * What the ranks of a strategy tell, as lines to draw.
+ * The events of a strategy's ranks, as lines to draw.
  *
- * Ranks that exchange gradients tell of the same losses, so rank 0's count; of ranks that exchange nothing each has its own, and a point is
+ * Ranks that exchange gradients report the same losses, so rank 0's count; of ranks that exchange nothing each has its own, and a point is
  * their mean, weighed by samples: the loss over the global batch, each sample judged by the model of the rank that drew it.
  */
 export class StrategyLog {
@@ -49,7 +49,7 @@ export class StrategyLog {
   end: StrategyEnd | null = null
   #beganMs = Number.NaN
   readonly #counts: Counts[]
-  /** Of a step that some ranks have not told of yet. */
+  /** Of a step that some ranks have not reported yet. */
   readonly #parts = new Map<string, Part>()
 
   constructor(strategy: Strategy, config: TrainConfig) {
@@ -106,12 +106,12 @@ export class StrategyLog {
     this.#beganMs = atMs
   }
 
-  /** Takes what a rank tells. `atMs`: when it happened. */
+  /** Takes an event of a rank. `atMs`: when it happened. */
   add(event: RunEvent, atMs: number): void {
     const { rank } = event
     const own = this.#counts[rank]
     if (event.event === 'phase' && event.phase === 'train') {
-      // A rank that lost its device tells of this again.
+      // A rank that lost its device sends this again.
       if (!Number.isNaN(own.sinceMs)) return
       own.sinceMs = atMs
       if (rank === 0) {

@@ -19,7 +19,7 @@ export interface RaceState {
   cancel(): void
 }
 
-/** One comparison at a time; what it tells is drawn with the next frame, so never while nobody looks. */
+/** One comparison at a time; its events are drawn with the next frame, so never while the page is hidden. */
 export function useRace(): RaceState {
   const [outcome, setOutcome] = useState<Outcome>({ stage: 'idle', error: '', trouble: null })
   const [version, setVersion] = useState(0)

@@ -12,7 +12,7 @@ const max = 8
 
 /** The likeliest characters to come behind the prompt; each may be appended to it. */
 export function NextCharacter({ prompt, characters, probabilities, onChoose }: NextCharacterProps) {
-  // While a person is about to press one they keep their places, behind each prompt anew.
+  // They keep their places while a person is about to press one, until the prompt changes.
   const [held, setHeld] = useState<{ prompt: string; top: readonly string[] } | null>(null)
   const top = held?.prompt === prompt ? held.top : characters.slice(0, max)
   const hold = () => setHeld({ prompt, top })

@@ -70,8 +70,8 @@ export function drawToken(probabilities: Float32Array, temperature: number, shar
 }
 
 /**
- * `{ prompt: 'Once', length: 56, temperature: 0.7, seed: 0 }`: `added`, so many characters that one model writes behind the prompt, and the
- * `step` behind which it is that model. Training goes on meanwhile.
+ * `{ prompt: 'Once', length: 56, temperature: 0.7, seed: 0 }`: `added`, `length` characters that one model writes after the prompt, and the
+ * `step` after which it is that model. Training continues meanwhile.
  */
 export const sample: ModelQuery<TextData> = async ({ data, copied }, input) => {
   const given = (input ?? {}) as Record<string, unknown>

@@ -26,7 +26,7 @@ interface Written {
 
 const nothing: Written = { lines: [], failure: null }
 
-/** Leaves a line out where there are too many: the one that is missed least, so that those that stay tell of the whole run. The newest is the first. */
+/** Leaves a line out where there are too many: the one with the smallest gap around it, so that the rest cover the whole run. The newest is the first. */
 export function thinned(lines: readonly Line[], max = maxLines): readonly Line[] {
   if (lines.length <= max) return lines
   const gapAround = (at: number) => lines[at - 1].step - lines[at + 1].step
@@ -36,7 +36,7 @@ export function thinned(lines: readonly Line[], max = maxLines): readonly Line[]
 }
 
 /**
- * Lets the model write line after line while a run goes on, each of them by the model of one step, and one longer line behind its end;
+ * Lets the model write line after line during a run, each of them by the model of one step, and one longer line after its end;
  * `again` asks for another one then.
  *
  * One line is asked for at a time. Nothing is asked while the page is hidden, nor while the model does not change.

@@ -33,7 +33,7 @@ export class Stops {
   #lostAtMs: number | null = null
   #isRegrouped = false
 
-  /** The rank that tells of steps may be the one that is lost: any of them tells of the loss. */
+  /** Takes the loss from any rank: the one that reports steps may be the lost one. */
   take(event: TabEvent, nowMs: number): void {
     if (event.event === 'lost') this.#lostAtMs ??= nowMs
     if (event.rank !== 0) return

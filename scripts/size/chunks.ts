@@ -32,7 +32,7 @@ export interface Built {
 export const gzipBytesOf = (file: string): number =>
   gzipSync(readFileSync(file), { level: 9 }).length
 
-/** Builds the pages as a release is built, into a folder of their own, and tells of every chunk, those of workers too. */
+/** Builds the pages as a release is built, into a temporary folder, and returns every chunk, those of workers too. */
 export async function buildChunks(root: string): Promise<Built> {
   const folder = mkdtempSync(join(tmpdir(), 'tabring-size-'))
   const found: (Omit<Chunk, 'gzipBytes' | 'later'> & { dynamic: readonly string[] })[] = []
@@ -62,7 +62,7 @@ export async function buildChunks(root: string): Promise<Built> {
     plugins: [record()],
     worker: { plugins: () => [record()] },
   })
-  // A page without a script of its own has a chunk that is not written.
+  // The chunk of a page without a script is not written.
   const written = found.filter(({ file }) => existsSync(join(folder, file)))
   const files = written.map(({ file }) => file)
   const chunks = new Map(
