@@ -38,7 +38,7 @@ export interface SelfTestOptions {
 /**
  * Runs every variant of every op on every one of its cases, as `checkCase` does: against the reference, with guards, twice.
  *
- * errors: the signal's reason; the device's first error, after which nothing else would tell anything.
+ * errors: the signal's reason; the device's first error, after which results mean nothing.
  */
 export async function selfTest(
   runtime: Runtime,

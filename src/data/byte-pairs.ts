@@ -6,7 +6,7 @@ import { type Tokenizer, unknownToken } from './text.ts'
 /** OpenAI's published encodings. GPT-2's is `r50k_base`; `gpt2` is another name for it, as in tiktoken. */
 export type BytePairEncoding = 'gpt2' | 'r50k_base' | 'cl100k_base'
 
-/** Tokens that stand for no text of their own, by what they are written as. source: tiktoken's registry of encodings. */
+/** Tokens that stand for no text, by what they are written as. source: tiktoken's registry of encodings. */
 const specialTokens = {
   r50k_base: { '<|endoftext|>': 50256 },
   cl100k_base: {

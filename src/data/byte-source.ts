@@ -30,7 +30,7 @@ const isOpen = (source: ByteSource | OpenFile): source is OpenFile =>
 export const asBytes = <T>(source: T | ArrayBuffer): T | Uint8Array<ArrayBuffer> =>
   source instanceof ArrayBuffer && !isDetached(source) ? new Uint8Array(source) : (source as T)
 
-/** `name` is for sources that have none of their own. errors: `data.missing` when it cannot be read. */
+/** `name` is for sources without a name. errors: `data.missing` when it cannot be read. */
 export async function openFile(source: ByteSource | OpenFile, name: string): Promise<OpenFile> {
   if (isOpen(source)) return source
   const bytes = asBytes(source)

@@ -34,7 +34,7 @@ export interface CheckpointEntry {
   readonly isKept?: boolean
   /** units: ms of Unix time. */
   readonly savedAtMs?: number
-  /** What tells its run from others, for people. */
+  /** Words that distinguish its run from others, for people. */
   readonly about?: string
   readonly score?: Score
 }
@@ -69,7 +69,7 @@ export interface PutOptions {
   readonly isKept?: boolean
   /** units: ms of Unix time. */
   readonly savedAtMs?: number
-  /** What tells its run from others, for people. */
+  /** Words that distinguish its run from others, for people. */
   readonly about?: string
   readonly score?: Score
 }

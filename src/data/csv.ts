@@ -90,7 +90,7 @@ export class CsvTable {
   }
 
   /**
-   * Returns the numbers of a column. Where f32 rounds whole numbers, such as identifiers, a line on the console says so.
+   * Returns the numbers of a column. Logs a warning where f32 rounds whole numbers, such as identifiers.
    *
    * errors: `data.malformed`, naming line and column of a value that is missing, is not a decimal number or does not fit into f32.
    */

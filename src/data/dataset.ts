@@ -57,7 +57,7 @@ async function loadSplit(
     read,
     prefixes.map((prefix) => `${prefix}-images-idx3-ubyte`),
   )
-  // The labels belong to the images that were found, so `t10k-` images never meet `test-` labels.
+  // The labels belong to the images that were found, so `t10k-` images never get `test-` labels.
   const prefix = imagesFile.name.slice(0, imagesFile.name.indexOf('-images'))
   const labelsFile = await findFile(read, [`${prefix}-labels-idx1-ubyte`])
   const images = await readImages(imagesFile, expected)
@@ -78,7 +78,7 @@ async function loadSplit(
   }
 }
 
-/** Returns the images in an IDX file, plain or gzip. errors: `data.malformed` for what is none, and for images that are not as expected. */
+/** Returns the images in an IDX file, plain or gzip. errors: `data.malformed` for another file, and for images that are not as expected. */
 export async function readImages(
   { name, bytes }: NamedBytes,
   expected: ExpectedImages,

@@ -111,7 +111,7 @@ export async function listFolders(root: string): Promise<string[]> {
   return names
 }
 
-/** A file that is not there is none; any other error may be over the next time, and the file still there. */
+/** Returns undefined for a missing file. Any other error is thrown: it may pass, and the file may still be there. */
 function unlessMissing(thrown: unknown): undefined {
   if (!(thrown instanceof DOMException && thrown.name === 'NotFoundError')) throw thrown
 }

@@ -46,7 +46,7 @@ export const unreadable = (path: string, thrown: unknown) =>
     { cause: thrown },
   )
 
-/** An address, which may be relative to the page's. errors: `config.invalid` for what is none. */
+/** An address, which may be relative to the page's. errors: `config.invalid` for an invalid one. */
 export function addressOf(where: string, name: string, address: string | URL): URL {
   const isText = typeof address === 'string' || address instanceof URL
   const base = globalThis.location?.href

@@ -152,7 +152,7 @@ export async function gunzipIfCompressed(
   return joined(parts)
 }
 
-/** The size of an IDX file by its first bytes; undefined while they are too few, 0 where it is none. */
+/** The size of an IDX file by its first bytes; undefined while they are too few, 0 for another file. */
 function sizeOf(head: Uint8Array): number | undefined {
   if (head.length < 4) return undefined
   const [first, second, type, rank] = head

@@ -3,7 +3,7 @@ import { countElements, type TensorType } from '../util/shape.ts'
 import { roundHalf } from './half.ts'
 import type { Case, HostArray, Op, OpCall } from './op.ts'
 
-// The contents of an op's cases, drawn from a seed: for the specs, the self-test page and whoever looks at one case alone.
+// The contents of an op's cases, drawn from a seed: for the specs, the self-test page and scripts that run one case.
 
 /** The seed of every op test; a failure prints it. */
 export const defaultSeed = 1

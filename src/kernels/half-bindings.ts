@@ -5,7 +5,7 @@ import type { TensorType } from '../util/shape.ts'
  *
  * A binding of element `f16` is an array of words with two elements each, one of `vec4<f16>` an array of pairs of words with four.
  * Reads `x[i]` become calls that unpack; so do stores `x[i] = value;` of four neighbours, which pack. A store of single elements
- * needs whoever writes both halves of a word: `eachFloat` or `oneAfterTheOther`.
+ * needs an invocation that writes both halves of a word: `eachFloat` or `oneAfterTheOther`.
  */
 export type HalfElement = 'f16' | 'vec4<f16>'
 
@@ -88,7 +88,7 @@ export function withHalves(body: string, name: string, element: HalfElement): st
 const packHalves =
   'fn pack_halves(value: vec4<f32>) -> vec2<u32> { return vec2<u32>(pack_half(value.x, value.y), pack_half(value.z, value.w)); }\n'
 
-/** Words of so many halves: the invocations of a kernel that makes a word each. */
+/** Words of `count` halves: the invocations of a kernel that makes a word each. */
 export const halfWords = (count: number): number => Math.ceil(count / 2)
 
 /** The store of an element by an invocation that stores both of each word, the even one first; `held` is a separate variable. */

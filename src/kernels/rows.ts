@@ -69,7 +69,7 @@ export interface RowKernel extends RowShape {
 
 const maxThreads = 256
 
-/** Threads of a workgroup that shares rows out to so many lanes. */
+/** Threads of a workgroup in which `lanes` lanes share a row. */
 export const threadsOf = (lanes: number): number => Math.max(64, lanes)
 
 /**

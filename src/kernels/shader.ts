@@ -17,7 +17,7 @@ export interface ShaderBinding extends Binding {
     | `vec4<${HostDType}>`
     | 'atomic<u32>'
     | HalfElement
-  /** Elements of the array in WGSL, where the tensor has at least so many: indices are then held within a constant instead of asking for a length. */
+  /** Elements of the array in WGSL, where the tensor has at least this many: indices are then held within a constant instead of asking for a length. */
   readonly count?: number
 }
 

@@ -1,7 +1,7 @@
 /**
  * WGSL functions that treat NaN, infinities and zeros as IEEE has it; `dispatch` puts those that a shader names in front of it.
  *
- * WGSL lets compilers assume that f32 arithmetic meets neither, so what decides about them reads bits. SwiftShader's exp makes infinity of
+ * WGSL lets compilers assume that f32 arithmetic sees neither, so what decides about them reads bits. SwiftShader's exp makes infinity of
  * a NaN, for example, and its log infinity.
  */
 const notANumber = (of: string) => `bitcast<f32>((bitcast<u32>(${of}) & 0u) | 0x7fc00000u)`

@@ -4,7 +4,7 @@ import { messageOf } from '../util/errors.ts'
 export type Rounds = Record<string, number[] | { error: string }>
 
 export interface InterleaveOptions {
-  /** Tells whether the key is timed in this round; default: in every round. */
+  /** Returns whether the key is timed in this round; default: in every round. */
   readonly takesPart?: (key: string, round: number) => boolean
   readonly onRound?: (rounds: number) => void
   readonly signal?: AbortSignal

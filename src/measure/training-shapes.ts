@@ -1,7 +1,7 @@
 import type { MatmulForm } from '../kernels/matmul/matmul.ts'
 import type { Problem } from './matmul.ts'
 
-/** A linear layer as training meets it: rows of a batch, input and output features. */
+/** A linear layer as training uses it: rows of a batch, input and output features. */
 export type LayerShape = readonly [rows: number, inputs: number, outputs: number]
 
 export const forms: readonly MatmulForm[] = ['nt', 'nn', 'tn']

@@ -147,7 +147,7 @@ class Mlp extends Module {
   }
 }
 
-/** Rows do not tell where samples end, and one sequence of all of them would be a plausible result. */
+/** Refuses other numbers: rows do not show where samples end, and one sequence of all would give a plausible result. */
 function mustDivide({ shape }: Tensor, batch: number): void {
   if (!(Number.isInteger(batch) && batch >= 0) || (batch > 0 && shape[0] % batch !== 0)) {
     throw new ShapeError(

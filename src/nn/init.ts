@@ -95,7 +95,7 @@ export const uniform = (shape: Shape, bound: number): Parameter =>
     uniformNumbers(parameterSeed, nextStream++, elementsOf(shape), -bound, bound),
   )
 
-/** `count` normal numbers with mean 0, of a stream of their own. source: Box and Muller. */
+/** `count` normal numbers with mean 0, from a new stream. source: Box and Muller. */
 export function normalNumbers(count: number, deviation: number): Float32Array<ArrayBuffer> {
   checkCount('Parameter', [count])
   const stream = new RandomStream(parameterSeed, nextStream++)

@@ -24,7 +24,7 @@ export function checkName(where: string, name: string): void {
 }
 
 /**
- * The name to tell a user, of the one so far and a key: the key of an outer module, which holds the one so far at its end, wins.
+ * The name to show a user, from the one so far and a key: the key of an outer module, which holds the one so far at its end, wins.
  */
 export const outerName = (known: string, key: string): string =>
   known === '' || key.endsWith(`.${known}`) ? key : known

@@ -39,7 +39,7 @@ export function stripModulePrefix<T>(stateDict: Readonly<Record<string, T>>): Re
 }
 
 /**
- * Returns the state dict with the keys of a model, `own`, where wrappers alone tell a key from one of them.
+ * Returns the state dict with the keys of a model, `own`, where a key differs from one of them by wrappers alone.
  *
  * A key of the model stays as it is, also in a model that has a property called `module`. Any number of `module.` in front, and the
  * `_orig_mod.` of `torch.compile` anywhere, may be there or not. A key that fits neither way stays too.

@@ -167,7 +167,7 @@ export abstract class Module {
     return own.map(([name, module]) => [keyOf(name), module])
   }
 
-  /** errors: `graph.misuse` for a module in a property of a container that is none of those it lists: it would be ignored. */
+  /** errors: `graph.misuse` for a module in a property of a container that the container does not list: it would be ignored. */
   protected refuseOthers(listed: readonly Module[]): void {
     const other = Object.entries(this).find(
       ([, value]) => value instanceof Module && !listed.includes(value),
@@ -395,7 +395,7 @@ export abstract class Module {
     const empty = this.children().filter(([, module]) => module.#walk('').next().done)
     const kept = empty.flatMap(([, module]) => [this.keeps(module), module.watchParts()])
     return () =>
-      // What ranks have divided since says so where its contents are read.
+      // A parameter that ranks have divided since throws when its contents are read.
       parameters.some(({ dividedBy }) => dividedBy) ||
       (isSameList(own(), parameters) && kept.every((isSame) => isSame()))
   }

@@ -84,7 +84,7 @@ export class SyncBatchNorm extends BatchNorm {
   }
 }
 
-/** errors: `graph.misuse` for a step in which ranks meet after all, but not yet where the layer ran. */
+/** errors: `graph.misuse` for a step in which ranks synchronize after all, but not yet where the layer ran. */
 function mustNotSync({ groups }: Trace): void {
   if (!groups) return
   throw new TabringError(

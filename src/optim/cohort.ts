@@ -31,7 +31,7 @@ export class Cohort {
     return this.#leftOut
   }
 
-  /** Goes on after so many updates. */
+  /** Continues after `steps` updates. */
   restart(steps: number): void {
     this.steps = steps
     this.#leftOut?.write(new Float32Array(1))

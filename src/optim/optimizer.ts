@@ -317,7 +317,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
             )
           }
         }
-        // SGD saves no step; a momentum buffer tells that there was one.
+        // SGD saves no step; a momentum buffer shows that there was one.
         const isBegun = Object.keys(tensors).length > 0
         const parts = Object.entries(tensors).map(([name, { data }]) => {
           return [
@@ -463,7 +463,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const isTrained = ({ parameters }: Cohort) =>
       parameters.some((parameter) => trace.gradients.has(parameter))
     if (ordered.length === 0) return cohorts.filter(isTrained)
-    // Parameters that get their first gradient in a later program (unfrozen ones) have buckets and a count of their own, as have
+    // Parameters that get their first gradient in a later program (unfrozen ones) have separate buckets and a separate count, as have
     // those that joined late in a run whose state was loaded.
     const isShared = exchange?.exchangesGradients === true
     const isReplicated = group.params.some(({ replicatedBy }) => replicatedBy)

@@ -40,7 +40,7 @@ export type Params<Settings> =
   | readonly Parameter[]
   | readonly (Partial<Settings> & { readonly params: readonly Parameter[] })[]
 
-/** `over` on top of `base`, with lists of their own; what is undefined in `over` does not count. */
+/** `over` on top of `base`, with copies of lists; what is undefined in `over` does not count. */
 export const overlay = <T extends object>(base: T, over: Partial<T>): T =>
   Object.fromEntries(
     [...Object.entries(base), ...Object.entries(over)]

@@ -24,7 +24,7 @@ export interface SGDSettings {
 
 export type SGDOptions = Partial<SGDSettings>
 
-/** What a gradient counts for in the momentum buffer; all of it where there is none. */
+/** Share of a gradient that goes into the momentum buffer; 1 without momentum. */
 const undamped = ({ momentum, dampening }: SGDSettings): number =>
   momentum === 0 ? 1 : 1 - dampening
 

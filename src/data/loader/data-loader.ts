@@ -254,7 +254,7 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
         const oldest = underWay.shift()
         if (!oldest) return
         const batch = await oldest
-        // Workers go on while the caller trains on this one.
+        // Workers prepare the next batches while the caller trains on this one.
         launch(ahead)
         loop.batches++
         this.#waitedMs = performance.now() - asked

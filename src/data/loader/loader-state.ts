@@ -27,7 +27,7 @@ export function requireSameBatches(
   checkRecord('DataLoader', 'state', state)
   const { settings, batches } = state
   checkRecord('DataLoader', "the state's settings", settings)
-  // Between epochs other batches may follow: another number of ranks, each with its part, may go on.
+  // Between epochs the batches may change: a run may continue on another number of ranks.
   const same = batches > 0 ? (['batchSize', 'samples'] as const) : []
   for (const name of ['seed', 'shuffle', ...same] as const)
     if (settings[name] !== own[name])

@@ -188,7 +188,7 @@ class ValueReader {
   }
 }
 
-/** What stands for an object that is none of the containers: a tensor, or what is refused. */
+/** The value for an object that is no container: a tensor, or `Refused`. */
 function plainOf(object: unknown): unknown {
   if (object instanceof NumpyArray) return object.tensor ?? new Refused('numpy.ndarray')
   if (object instanceof Known) return new Refused(object.name)

@@ -11,7 +11,7 @@ import { isSizes, storageTypes, stridesOf } from './tensors.ts'
  *
  * Objects become dicts, arrays lists, and whole numbers ints, as do keys where all are whole numbers and no value is a tensor. Tensors are
  * `{ shape, data }`, also with a `dtype`, such as the entries of state dicts; those with one array share their storage.
- * errors: `data.malformed`, naming the path, for values that are none of these, for texts that UTF-8 does not hold, and for U16, U32 and
+ * errors: `data.malformed`, naming the path, for other values, for texts that UTF-8 does not hold, and for U16, U32 and
  * U64, which PyTorch 1 has not.
  */
 export function writeTorch(value: TorchValue | object): Uint8Array<ArrayBuffer> {

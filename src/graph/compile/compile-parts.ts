@@ -27,7 +27,7 @@ type PartsOptions = PrepareOptions & {
 /**
  * Compiles a step whose tensors move between devices: one program for each device.
  *
- * `runtime`: the device of what was not moved to one. `telling`: tells other ranks of an error that ends the work. errors: those of
+ * `runtime`: the device of what was not moved to one. `telling`: sends other ranks an error that ends the work. errors: those of
  * `partsOf`, `agree` and each device; `graph.misuse` for what works on one device only.
  */
 export async function compileParts(

@@ -47,7 +47,7 @@ export interface CompileOptions extends PrepareOptions {
    * the same function.
    */
   readonly group?: RankMessages
-  /** @internal False: the caller tells the other ranks when a run fails, since some go on without this one. Default: they all fail. */
+  /** @internal False: the caller informs the other ranks when a run fails, since some continue without this one. Default: they all fail. */
   readonly endsGroups?: boolean
 }
 
@@ -209,7 +209,7 @@ const checksAlone = () =>
     'compile: detectAnomaly does not work with fullyShard, because each rank looks for itself. Compile without it.',
   )
 
-/** As `checkDevices`; where the tab has no such device, the error says so. */
+/** As `checkDevices`; for a device that the tab lacks, the error is that. */
 async function checkPlaces(prepared: Prepared, memory: Memory): Promise<void> {
   try {
     checkDevices(prepared, memory)

@@ -15,9 +15,9 @@ export interface MadeProgram {
 }
 
 /**
- * Compares a step with other ranks: `transfers`, if any, then the meetings of each group and the settings of optimizers.
+ * Compares a step with other ranks: `transfers`, if any, then the sync points of each group and the settings of optimizers.
  *
- * Returns the groups that meet. errors: those of `agree`.
+ * Returns the groups that were compared. errors: those of `agree`.
  */
 export async function agreeOnStep(
   { groups, consistency }: Pick<Trace, 'groups' | 'consistency'>,
@@ -66,7 +66,7 @@ export function noteRefusedRun(error: object): void {
   refused.add(error)
 }
 
-/** Tells whether a run that rejected with this did not take place. */
+/** Returns whether a run that rejected with this did not take place. */
 export const isRefusedRun = (error: unknown): boolean =>
   typeof error === 'object' && error !== null && refused.has(error)
 

@@ -4,9 +4,9 @@ import type { GradientExchange } from '../trace/exchange.ts'
 import { gradientWeight } from '../trace/trace.ts'
 
 /**
- * Makes runs inside `join` begin by telling the other ranks of them, so that those without a batch take part; they go one after the other.
+ * Makes runs inside `join` announce themselves to the other ranks, so that those without a batch take part; they run one after the other.
  *
- * errors: `graph.misuse` for micro-steps in which ranks meet: those without a batch do not know of them.
+ * errors: `graph.misuse` for micro-steps in which ranks synchronize: those without a batch do not know of them.
  */
 export function withUneven<Program extends StepProgram>(
   program: Program,

@@ -54,7 +54,7 @@ export function withAnomalyDetection<Program extends StepProgram>(
   return program
 }
 
-/** Ranks tell each other what they found, and those without batches would not know of it. */
+/** Ranks exchange what they found, and those without batches would not take part. */
 const checkInJoin = () =>
   new TabringError(
     'graph.misuse',

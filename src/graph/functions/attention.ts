@@ -64,7 +64,7 @@ const dropoutOf = (options: AttentionOptions, batch: number): AttentionAttrs['dr
       }
     : null
 
-/** Tells whether a mask is what torch has as bool: integers, or what comparisons gave. */
+/** Returns whether a mask is what torch has as bool: integers, or what comparisons gave. */
 export const isBoolean = ({ dtype, value }: Tensor): boolean =>
   (dtype !== 'f32' && dtype !== 'f16') || holdsTruths(value)
 

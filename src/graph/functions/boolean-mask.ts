@@ -60,7 +60,7 @@ function kindOfValue({ node }: GraphValue): Kind {
 }
 
 /**
- * Tells whether a tensor holds truths as 1 and 0 because comparisons made it, where torch has tensors of bool: moved, joined, or combined by
+ * Returns whether a tensor holds truths as 1 and 0 because comparisons made it, where torch has tensors of bool: moved, joined, or combined by
  * `mul` (and), `minimum` (and), `maximum` (or), `1 - x` (not) and `where`.
  */
 export const holdsTruths = (value: GraphValue): boolean => kindOfValue(value) === 'truths'

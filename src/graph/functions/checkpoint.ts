@@ -33,7 +33,7 @@ export function checkpoint<Inputs extends readonly unknown[], R extends Tensor |
   })
 }
 
-/** Tells whether layers come by name, as those of a Sequential. */
+/** Returns whether layers come by name, as those of a Sequential. */
 const isParent = (modules: object): modules is { children(): [string, Layer][] } =>
   isRecord(modules) && typeof modules.children === 'function'
 

@@ -180,7 +180,7 @@ export function convTranspose2d(
       `convTranspose2d: outputPadding must be at least 0 and below the stride or the dilation, got ${formatShape(outputPadding)} with stride ${formatShape(stride)} and dilation ${formatShape(dilation)}. Correct one of them.`,
     )
   }
-  // Output padding of a stride or more is that of an image with so many more rows of zeros.
+  // Output padding of a stride or more equals that of an image with more rows of zeros.
   const [rows, columns] = outputPadding.map((more, axis) => Math.floor(more / stride[axis]))
   const image = rows + columns > 0 ? pad(x, [0, columns, 0, rows]) : x
   const sizeOf = (axis: 0 | 1) =>

@@ -8,7 +8,7 @@ export interface RotaryOptions {
   isInterleaved?: boolean
 }
 
-/** Tells whether neighbours are paired. errors: `config.invalid` for other options. */
+/** Returns whether neighbours are paired. errors: `config.invalid` for other options. */
 function checkRotary(where: string, options: RotaryOptions): boolean {
   const { isInterleaved = false } = checkOptions(where, options, { isInterleaved: true })
   checkFlag(where, 'isInterleaved', isInterleaved)

@@ -14,7 +14,7 @@ export interface Findings {
 }
 
 /**
- * Tells all ranks where each has found values that are not finite (`own`; undefined for nowhere) and returns what they have found; undefined
+ * Shares where each rank has found values that are not finite (`own`; undefined for nowhere) and returns what all have found; undefined
  * where nobody has found anything. `gatherTexts`: every rank's text, in rank order.
  *
  * Equal findings are reported once, with the ranks that made them.

@@ -2,7 +2,7 @@ import { switchValue } from '../../util/switches.ts'
 import { formatCall } from '../trace/format-call.ts'
 import { isNotFinite, type OnNode } from './probe.ts'
 
-/** `debug=5` on `reference`, where ops are their own references: tells which results are not finite. */
+/** `debug=5` on `reference`, where ops are their own references: logs which results are not finite. */
 export class FiniteCheck {
   #runs = 0
   #ops = 0

@@ -66,7 +66,7 @@ export class Profile {
     return this.#clock?.pass(dispatch)
   }
 
-  /** Waits for a run and tells of it; resolves and rejects as the run does. */
+  /** Waits for a run and logs it; resolves and rejects as the run does. */
   async watch<T>(run: Promise<T>, beganMs: number): Promise<T> {
     const result = await run
     const endedMs = performance.now()

@@ -9,7 +9,7 @@ export interface Interval {
   offset: number
 }
 
-/** A tensor that is bound by itself starts at a multiple of this: WebGPU's `minStorageBufferOffsetAlignment`. */
+/** Alignment of a tensor that is bound separately: WebGPU's `minStorageBufferOffsetAlignment`. */
 export const arenaAlignment = 256
 
 const aligned = (bytes: number): number => Math.ceil(bytes / arenaAlignment) * arenaAlignment

@@ -39,7 +39,7 @@ export class Runtime {
   }
 }
 
-/** The adapter's sizes; where it tells none, those that WebGPU allows. */
+/** The adapter's sizes; without them, those that WebGPU allows. */
 function subgroupSizesOf({ device: { adapterInfo } }: Gpu) {
   const { subgroupMinSize: smallest = 4, subgroupMaxSize: largest = 128 } = adapterInfo
   return { smallest, largest }

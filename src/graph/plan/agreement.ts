@@ -8,7 +8,7 @@ import type { CompilingRanks } from '../trace/exchange.ts'
 /** Report of a rank on the step that it compiles: the parts that must be equal on all ranks, or why it has none. */
 export type Outcomes<T = string> = readonly T[] | { readonly failure: string }
 
-/** Tells whether a rank may say that. */
+/** Returns a test whether a received value is a valid report. */
 const isReport =
   <T>(isOne: (one: unknown) => one is T) =>
   (received: unknown): received is Outcomes<T> =>
@@ -27,7 +27,7 @@ export function noteOnAllRanks<E extends object>(error: E): E {
   return error
 }
 
-/** Tells whether all ranks have this error. */
+/** Returns whether all ranks have this error. */
 export const isOnAllRanks = (error: unknown): boolean =>
   typeof error === 'object' && error !== null && onAllRanks.has(error)
 
@@ -119,7 +119,7 @@ const otherGroups = new WeakMap<
   { readonly others: readonly CompilingRanks[]; readonly agreed: readonly CompilingRanks[] }
 >()
 
-/** Compares a step in one group after the other. errors: those of the first that fails. Tell them with `tellFailure`. */
+/** Compares a step in one group after the other. errors: those of the first that fails. Send them with `tellFailure`. */
 export async function compareInTurn(comparisons: readonly Comparison[]): Promise<void> {
   const groups = comparisons.map(({ group }) => group)
   for (const [at, { group, compare }] of comparisons.entries()) {
@@ -134,7 +134,7 @@ export async function compareInTurn(comparisons: readonly Comparison[]): Promise
 }
 
 /**
- * Tells ranks that wait in `agree` that the step cannot be compiled here; resolves when they know, or soon.
+ * Informs ranks that wait in `agree` that the step cannot be compiled here; resolves when they know, or soon.
  *
  * `groups`: all of them, for an error from outside of `compareInTurn`. A group that had agreed and does not listen is ended: its ranks may run
  * the step.

@@ -61,7 +61,7 @@ export function transfersOf(
     })
 }
 
-/** Tells whether a step moves tensors between devices, reads parameters or buffers of several, or has some on a rank's. */
+/** Returns whether a step moves tensors between devices, reads parameters or buffers of several, or has some on a rank's. */
 export const isSplit = ({ nodes, trace }: TracedStep): boolean => {
   const inputs = nodes.flatMap((node) => node.inputs)
   const devices = inputs.map((value) => trace.deviceOf(storageOf(value)))

@@ -32,7 +32,7 @@ export function refuseReplaced(
   const watched = [...modules, ...[...holders].map((one) => [one, one.watchParts()] as const)]
   return () => {
     for (const [holding, { title, dividedBy }] of holdings) {
-      // What ranks have divided since says so where its contents are read.
+      // A parameter that ranks have divided since throws when its contents are read.
       if (dividedBy || holding.isKept()) continue
       throw new TabringError(
         'graph.misuse',

@@ -166,7 +166,7 @@ export const copyInputs = (inputs: RunInputs, names: Iterable<string>): RunInput
     }),
   )
 
-/** A plain array is no tensor by itself: its element type is not known. */
+/** Returns what to do. A plain array is no tensor: its element type is not known. */
 function remedyFor(
   input: unknown,
   array: (typeof hostArrays)[HostDType],
@@ -187,7 +187,7 @@ function remedyFor(
 /** The inputs of a run by name: elements, or tensors in upload memory. */
 export type CheckedInputs = readonly [name: string, data: HostData | StagedTensor][]
 
-/** errors: `graph.misuse` for numbers under a name that is none of `types`: nothing would read them. */
+/** errors: `graph.misuse` for numbers whose name is not in `types`: nothing would read them. */
 export function refuseSurplus(types: InputTypes, inputs: RunInputs, scalars: object = {}): void {
   checkRecord('run', 'inputs', inputs)
   checkRecord('run', 'scalars', scalars)

@@ -5,8 +5,8 @@
  *     begin 2  ┘         end 2┘ begin 3    end 3┘
  *     wire      gather 2        gather 3
  *
- * A meeting begins as soon as its inputs are there. One whose inputs are parameters alone begins where the one before it ends, so that a
- * layer's parameters travel while the device computes the layer before, or where it ends itself if that is earlier. Any meeting ends right
+ * A sync point begins as soon as its inputs are there. One whose inputs are parameters alone begins where the one before it ends, so that a
+ * layer's parameters travel while the device computes the layer before, or where it ends itself if that is earlier. Any sync point ends right
  * before its results are first read: sums of gradients travel during the rest of backward.
  */
 
@@ -80,7 +80,7 @@ export interface StoppedStep {
   readonly works: readonly Work[]
   readonly fixed: ReadonlyMap<GraphValue, Place>
   readonly numberOf: (syncPoint: GraphNode) => number
-  /** True if other ranks are there to meet; where none are, the kernels' results stand. */
+  /** True if there are other ranks; without them, the kernels' results stand. */
   readonly hasRanks: boolean
   /** True if each sync point ends where it begins: a data-parallel model exchanges its gradients by buckets. */
   readonly isExchanged: boolean
@@ -120,7 +120,7 @@ function labelled(
   })
 }
 
-/** Returns what gives the stops of each meeting in turn. */
+/** Returns a function that gives the stops of each sync point in turn. */
 function syncPointStops(step: StoppedStep): (node: GraphNode, at: number) => UnlabelledStop[] {
   const { nodes, ends, computeEnd, isExchanged } = step
   const firstReader = firstReaders(step)

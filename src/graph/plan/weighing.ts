@@ -172,7 +172,7 @@ export class Weighing implements GradientWeighing, CountsRule {
     const ranks = dividesByAll ? size : size - shadows
     if (!this.#mean) return { gradients: size / ranks, outputs: size / ranks }
     const factor = (count: number, of: number) =>
-      // Nothing counted: sums of nothing, whatever their factor; a mean of nothing is NaN unless a run may say so.
+      // Nothing counted: sums of nothing, whatever their factor; a mean of nothing is NaN, unless a run may count no samples.
       count === 0 ? undefined : (of * this.#max) / (count * ranks)
     const last = factor(sums.lastHigh * 0x10000 + sums.lastLow, size - shadows)
     return {
@@ -202,7 +202,7 @@ export class Weighing implements GradientWeighing, CountsRule {
 }
 
 /**
- * The first rank that tells of more than a rank can count, or -1. `max`: what counts in a full batch, by rank; undefined where nothing is
+ * The first rank that reports more than a rank can count, or -1. `max`: what counts in a full batch, by rank; undefined where nothing is
  * counted. A rank may run some more micro-steps than most: twice as many and one.
  */
 function firstWrong(all: readonly Counts[], max: readonly number[] | undefined): number {

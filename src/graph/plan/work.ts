@@ -46,13 +46,13 @@ export function workOfMark(name: string):
 
 type SyncPointEvent = 'launched' | 'met' | 'ended'
 
-/** The name of a mark of a watched run: what happened to a meeting. */
+/** The name of a mark of a watched run: what happened to a sync point. */
 export const syncPointMark = (
   { syncPoint, number }: { readonly syncPoint: SyncPoint; readonly number: number },
   what: SyncPointEvent,
 ): string => `${syncPoint} ${number}: ${what}`
 
-/** The meeting of a mark; undefined for other marks. */
+/** The sync point of a mark; undefined for other marks. */
 export function syncPointOfMark(
   name: string,
 ): { syncPoint: SyncPoint; number: number; what: SyncPointEvent } | undefined {

@@ -79,7 +79,7 @@ export class Editor {
   }
 
   /**
-   * Tells whether `first` may not move to `last`: a node between them reads or changes what `first` changes in place, or changes what it
+   * Returns whether `first` may not move to `last`: a node between them reads or changes what `first` changes in place, or changes what it
    * reads.
    *
    * Where `first` has several results, others than `last` may read them in between, and what is joined then runs there: nothing between
@@ -98,7 +98,7 @@ export class Editor {
     )
   }
 
-  /** Tells whether a node between the two, in whichever order they are, changes anything in place. */
+  /** Returns whether a node between the two, in either order, changes anything in place. */
   isUpdatedBetween(one: GraphNode, other: GraphNode): boolean {
     const [first, last] = one.id < other.id ? [one, other] : [other, one]
     return this.#updatingBetween(first, last).length > 0
@@ -155,7 +155,7 @@ export class Editor {
   }
 
   /**
-   * Execution order: by id, but never before what a node reads; inputs are the final values. Nodes of which `isLate` says so come just
+   * Execution order: by id, but never before what a node reads; inputs are the final values. Nodes for which `isLate` is true come just
    * before the first that reads them; ops in place just after what they take in, which then need not be kept.
    */
   ordered(isLate: (node: GraphNode) => boolean = () => false): GraphNode[] {

@@ -113,7 +113,7 @@ export function foldViews(editor: Editor): void {
   for (const node of editor.nodes) {
     if (node.op === (matmul as Op)) readInPlace(editor, node, changed)
   }
-  // The last view first: it then goes back to the beginning by itself.
+  // The last view first: its placement then reaches back through all views before it.
   for (const node of editor.nodes.reverse()) {
     if (node.op === (view as Op)) joinCopies(editor, node, changed)
   }
@@ -155,7 +155,7 @@ function removeUnread(editor: Editor): void {
   }
 }
 
-/** The axes in the order in which a copy of a whole tensor of `shape` has them, or undefined where it is none. */
+/** The axes in the order in which a copy of a whole tensor of `shape` has them, or undefined where it is no such copy. */
 function orderOf({ shape: to, strides, offset }: Strided, shape: Shape): number[] | undefined {
   const own = stridesOf(shape)
   const left = new Set(shape.keys())

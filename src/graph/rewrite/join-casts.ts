@@ -6,9 +6,9 @@ import { bytesOf } from '../../util/shape.ts'
 import { callOf, type GraphNode, type GraphValue } from '../trace/value.ts'
 import type { Editor } from './editor.ts'
 
-// Rewrites of conversions to float16: bit for bit the same, but no kernels of their own.
+// Rewrites of conversions to float16: bit for bit the same, but without separate kernels.
 
-/** Tells whether a node does nothing but store its f32 input as f16. */
+/** Returns whether a node does nothing but store its f32 input as f16. */
 const isCast = ({ op, attrs, inputs }: GraphNode): boolean =>
   op === (map as Op) &&
   (attrs as MapAttrs).dtype === 'f16' &&
@@ -47,7 +47,7 @@ export function joinCasts(editor: Editor): void {
 /** Copies share a dispatch while they are small beside what starting one costs; large ones live as shortly as they can. */
 const maxSharedBytes = 128 * 1024
 
-/** Tells f16 copies of parameters that may be made as late as they are read. */
+/** Returns a test for f16 copies of parameters, which may be made right before they are read. */
 export function copiesOfParameters(editor: Editor): (node: GraphNode) => boolean {
   const { changed } = editor
   return (node) =>

@@ -50,7 +50,7 @@ export function addInPlace(editor: Editor): void {
 const isSum = ({ steps, dtype }: MapAttrs): boolean =>
   !dtype && steps.length === 1 && steps[0].fn === 'add'
 
-/** Tells whether the memory of a value is a program's own and is read by that value's one reader alone. */
+/** Returns whether the memory of a value is a program's own and is read by that value's one reader alone. */
 function isReadOnce(editor: Editor, value: GraphValue): boolean {
   if (editor.uses(value) !== 1 || value.leaf) return false
   const producer = editor.producerOf(value)

@@ -42,7 +42,7 @@ const linesOf = (steps: readonly Step[]): number =>
  * 4. Matmuls read views where they lie and store their result with its axes in another order (fold-views.ts).
  * 5. An elementwise chain reads what a broadcast would have copied.
  * 6. Elementwise chains join each other, and the store of the matmul, convolution or pooling gradient before them.
- * 7. A chain joins the sum that reads it, and a sum takes in the chain that goes on from it (join-sums.ts).
+ * 7. A chain joins the sum that reads it, and a sum takes in the chain that follows it (join-sums.ts).
  * 8. What only conversions to f16 read is stored as f16 at once, and small f16 copies of parameters share dispatches (join-casts.ts).
  *
  * Returns the rewritten nodes in execution order, and where each kept value went.
@@ -112,7 +112,7 @@ function joinCrossEntropy(editor: Editor): void {
 
 const withoutHalf = ({ half: _, ...attrs }: { epilogue: readonly Step[]; half?: boolean }) => attrs
 
-/** Tells whether a loss and a gradient leave out the same rows. */
+/** Returns whether a loss and a gradient leave out the same rows. */
 function sameRows(loss: unknown, gradient: unknown): boolean {
   const [a, b] = [loss as CrossEntropyAttrs, gradient as CrossEntropyAttrs]
   return a.count?.slot === b.count?.slot && a.ignoreIndex === b.ignoreIndex
@@ -129,7 +129,7 @@ function joinBiasGradients(editor: Editor): void {
       shape.length > 1 &&
       axes.length === shape.length - 1 &&
       shape.every((_, axis) => axes.includes(axis) === (axis !== kept))
-    /** Tells whether an operand's columns are the features of dy; the rows of all batches are one product's rows. */
+    /** Returns whether an operand's columns are the features of dy; the rows of all batches are one product's rows. */
     const isSummed = (operand: GraphValue): boolean => {
       const flat = editor.producerOf(operand)
       return (

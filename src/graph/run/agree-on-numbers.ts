@@ -5,7 +5,7 @@ import type { Trace } from '../trace/trace.ts'
 
 const keys = { words: 0, numbers: 1 } as const
 
-/** Tells whether the ranks of a step over several ranks train one model by one function, each a part of it. */
+/** Returns whether the ranks of a step over several ranks train one model by one function, each a part of it. */
 export const hasJointUpdate = (
   { sendsByHand, updates }: Pick<Trace, 'sendsByHand' | 'updates'>,
   group: RankMessages | undefined,

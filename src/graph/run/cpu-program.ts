@@ -97,7 +97,7 @@ export class CpuProgram implements StepProgram {
   readonly #scalars: Float32Array<ArrayBuffer>
   readonly #clock = new StepClock()
   readonly #phases: ReadonlyMap<GraphNode, Phase>
-  /** By node where ranks meet. */
+  /** By node at which ranks synchronize. */
   readonly #syncPoints: ReadonlyMap<GraphNode, PreparedSyncPoint>
   /** By node of forward and backward: intermediates that nothing reads after it. */
   readonly #dead = new Map<GraphNode, GraphValue[]>()
@@ -268,7 +268,7 @@ export class CpuProgram implements StepProgram {
     return outputs
   }
 
-  /** Forward and backward of a rank without samples: zeros where ranks meet, and zeros for gradients. */
+  /** Forward and backward of a rank without samples: zeros at sync points, and zeros for gradients. */
   async #shadowForward(): Promise<void> {
     const { syncPoints, updates, trace } = this.prepared
     for (const syncPoint of syncPoints) {
@@ -314,7 +314,7 @@ export class CpuProgram implements StepProgram {
     }
   }
 
-  /** Puts what all ranks make in the place of a node's result, where they meet. */
+  /** Replaces a node's result at a sync point by that of all ranks. */
   async #syncRanks(
     node: GraphNode,
     inputs: ReadonlyMap<string, HostArray>,

@@ -200,7 +200,7 @@ export class GpuPort implements DevicePort {
       last?.(encoder)
       this.#copyOutputs(encoder)
     }
-    // A rank without any updates submits it by itself.
+    // A rank without updates has no later submit for this, so it makes one.
     if (this.#buckets.some(({ hasSlice }) => hasSlice)) return
     const encoder = this.memory.device.createCommandEncoder()
     this.#takeFirst(encoder)

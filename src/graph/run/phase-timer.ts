@@ -4,14 +4,14 @@ import { mapped } from '../../gpu/readback.ts'
 import { bufferUsage } from '../../gpu/usage.ts'
 import { type PhaseRange, type PhaseShares, phases } from '../plan/phases.ts'
 
-/** The first runs are timed, then one in so many: the program is the same in all of them. */
+/** The first runs are timed, then one in `timedEvery`: the program is the same in all of them. */
 const timedAtFirst = 4
 const timedEvery = 8
 
 /** Share of the samples before that each sample keeps: clocks of browsers tick in 100 us, so short steps need several samples to be distinguished. */
 const keptOfOlder = 0.7
 
-/** Time of the device by phase; all of it is backward's where nothing tells the phases apart. */
+/** Time of the device by phase; all of it is backward's where the phases are not distinguished. */
 export function splitTime(ms: number, shares: PhaseShares | undefined): PhaseShares {
   if (!shares) return { forward: 0, backward: ms, optimizer: 0 }
   const { forward, backward, optimizer } = shares

@@ -282,7 +282,7 @@ export class GpuProgram implements StepProgram {
         if (stop.kind === 'watch' && !watch) continue
         if (stop.end > start) this.#encode(encoder, start, stop.end)
         const held = this.#hold(stop, encoder, false, watch?.around(stop))
-        // A meeting may wait for its staging buffer before it submits; all others submit at once.
+        // A sync point may wait for its staging buffer before it submits; all other stops submit at once.
         if (stop.kind === 'begin') await held
         if (stop.end > start) watch?.submitted(stop.work)
         if (waitsForOthers(stop)) this.#waitedMs += await idleDuring(held, this.#gpu)

@@ -27,7 +27,7 @@ export class StepClock {
     this.#sinceMs = atMs
   }
 
-  /** Says that `part` goes on from now; the returned function, that it has ended. */
+  /** Begins `part`; the returned function ends it. */
   enter(part: StepPart): () => void {
     this.#charge()
     this.#goingOn[part]++

@@ -127,7 +127,7 @@ export class StepExchange {
       }
       await Promise.all(this.#updated)
     } catch (error) {
-      // The group goes on where ranks refuse a step, so nothing of it may be under way in the next one.
+      // The group stays usable where ranks refuse a step, so nothing of it may be under way in the next one.
       const { refusal } = this.#notes
       if (refusal) {
         noteOnAllRanks(refusal)

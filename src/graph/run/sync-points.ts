@@ -11,14 +11,14 @@ export type RunExchange = <T>(run: (onAllBegun: () => void) => Promise<T>) => Pr
 
 export const untimed: RunExchange = (run) => run(() => undefined)
 
-/** Where a meeting's values are read back; `free` when they have been. */
+/** Where the values of a sync point are read back; `free` when they have been. */
 interface Staging {
   readonly buffer: GPUBuffer
   free: Promise<unknown>
 }
 
 /**
- * Where the ranks of a program on a device meet in the middle of forward or backward (`kernels/sync-ranks`).
+ * Where the ranks of a program on a device synchronize in the middle of forward or backward (`kernels/sync-ranks`).
  *
  * cost: a submit, a copy to the host and an exchange each. The device computes meanwhile, up to where the results are read.
  */
@@ -27,7 +27,7 @@ export class SyncPoints {
   readonly #syncPoints: StepSyncPoints
   readonly #prepared: Prepared
   readonly #buffers: ProgramBuffers
-  /** Used in turns, so that one meeting is read back while the next is recorded. */
+  /** Used in turns, so that one sync point is read back while the next is recorded. */
   readonly #stagings: readonly Staging[]
   readonly #results = new Map<PreparedSyncPoint, Promise<Float32Array<ArrayBuffer>>>()
   #turn = 0

@@ -35,7 +35,7 @@ export class WorkWatch {
   }
 }
 
-/** The same where the host computes: pieces end where the work changes, and where it meets others. */
+/** The same where the host computes: pieces end where the work changes, and at sync points. */
 export class HostWorkWatch {
   readonly #onMark: OnMark
   #work: Work | undefined

@@ -193,11 +193,11 @@ function gradientsOf(trace: Trace, output: GraphValue, seed: GraphValue): Gradie
   return found
 }
 
-/** Tells whether a gradient flows to the value, or through it to what asked for one. */
+/** Returns whether a gradient flows to the value, or through it to what asked for one. */
 export const requiresGradient = (trace: Trace, value: GraphValue): boolean =>
   wantedAmong(trace, nodesBehind([value]))(value)
 
-/** Tells of the values of `nodes` whether something that asked for a gradient is, or stands behind, them. */
+/** Returns a test whether a value of `nodes`, or one that it is computed from, asked for a gradient. */
 function wantedAmong(trace: Trace, nodes: readonly GraphNode[]): (value: GraphValue) => boolean {
   const wanted = new Set<GraphValue>()
   const isWanted = (value: GraphValue) =>
@@ -209,7 +209,7 @@ function wantedAmong(trace: Trace, nodes: readonly GraphNode[]): (value: GraphVa
   return isWanted
 }
 
-/** Tells whether a node's results count as given: what is detached, comparisons, and gradients, as in PyTorch without `create_graph`. */
+/** Returns whether a node's results count as given: what is detached, comparisons, and gradients, as in PyTorch without `create_graph`. */
 function isConstant({ backwards }: Trace, { id, op, attrs }: GraphNode): boolean {
   if (op === (detach as Op)) return true
   if (op === (map as Op) && (attrs as MapAttrs).steps.some(({ fn }) => fn in comparisons))

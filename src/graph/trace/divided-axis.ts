@@ -77,7 +77,7 @@ function elementwise(operands: readonly Operand[]): AfterOp {
   return { axis: rank - fromEnd, span: first!.span }
 }
 
-/** Tells whether all elements along the axis are known to be the same. */
+/** Returns whether all elements along the axis are known to be the same. */
 function repeats({ node }: GraphValue, axis: number): boolean {
   if (node?.op === (constant as Op)) return (node.attrs as ConstantAttrs).step === 0
   return node?.op === (view as Op) && (node.attrs as ViewAttrs).axes[axis] === -1

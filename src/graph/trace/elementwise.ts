@@ -33,7 +33,7 @@ const isSlot = (operand: GraphValue | ScalarSlot): operand is ScalarSlot =>
   !(operand instanceof GraphValue) && typeof operand?.slot === 'number'
 
 /**
- * Tells whether a function is computed on i32: where it is one of integers, its tensors are all i32 and its numbers whole.
+ * Returns whether a function is computed on i32: where it is one of integers, its tensors are all i32 and its numbers whole.
  *
  * The condition of `where` may be anything; of its branches one must be a tensor.
  */

@@ -54,7 +54,7 @@ export interface StepLayout {
   readonly unused: readonly string[]
   /** By bucket: its length and its parameters. */
   readonly buckets: readonly string[]
-  /** By meeting of ranks in forward and backward: the number of the group that meets, see `numberOf`. */
+  /** By sync point in forward and backward: the number of its group, see `numberOf`. */
   readonly syncPoints: readonly number[]
   /** Count of this rank's full batch, by which gradients are weighed; undefined where ranks have equal weights. */
   readonly samples: number | undefined
@@ -111,7 +111,7 @@ export interface BucketPlace {
 
 export interface SyncPointPlace {
   readonly syncPoint: SyncPoint
-  /** The number of the group that meets, see `StepSyncPoints.numberOf`. */
+  /** The number of its group, see `StepSyncPoints.numberOf`. */
   readonly group: number
 }
 
@@ -123,15 +123,15 @@ export interface RankGroup {
   readonly ranks: readonly number[]
 }
 
-/** How the ranks of a step meet in the middle of forward and backward. */
+/** How the ranks of a step synchronize in the middle of forward and backward. */
 export interface StepSyncPoints {
   /**
    * The number that this rank has for a group; 0 is all ranks of a data-parallel model.
    *
-   * errors: `graph.misuse` for a group that cannot meet in this step.
+   * errors: `graph.misuse` for a group that cannot synchronize in this step.
    */
   numberOf(group: RankGroup): number
-  /** Steps may have meetings of these groups from now on; called on all their ranks, where a program is made. */
+  /** Allows sync points of these groups from now on; called on all their ranks, where a program is made. */
   expectSyncPoints(groups: readonly number[]): void
   /** Called once at the start of each step. */
   beginStep(): void
@@ -188,7 +188,7 @@ export interface JointCompiling<Parameter> {
   /** Agrees on the parameters that any rank uses: rank 0's in its order, then the others'. */
   settleUsed(own: readonly Parameter[]): Promise<readonly Parameter[]>
   /**
-   * Tells the others, which wait for this rank's step, that it cannot be compiled here; resolves when they know, or soon. Not for errors that
+   * Informs the others, which wait for this rank's step, that it cannot be compiled here; resolves when they know, or soon. Not for errors that
    * this exchange has thrown on all ranks.
    */
   tellFailure(error: unknown): Promise<void>
@@ -244,7 +244,7 @@ export interface WatchedSteps {
 }
 
 /**
- * How a step program and a group of ranks meet: the program knows buckets, the exchange knows the ring.
+ * The interface of a step program and a group of ranks: the program knows buckets, the exchange knows the ring.
  *
  * Implemented over a process group by ddp/data-parallel/ring-exchange.ts; the graph layer sees no peers.
  */
@@ -277,7 +277,7 @@ export class Unsettled extends Error {
   constructor(what: string, settled: Promise<unknown>) {
     super(`${what}: the ranks have not agreed on this yet. Wait for ddp.ready.`)
     this.settled = settled
-    // Whoever traces again waits for it; until then it must not count as unhandled.
+    // The next trace waits for it; until then it must not count as unhandled.
     settled.catch(() => undefined)
   }
 }

@@ -9,10 +9,10 @@ import type { GraphNode } from './value.ts'
 export const formatTypes = (types: readonly TensorType[]): string =>
   types.map(({ shape, dtype }) => `${dtype}${formatShape(shape)}`).join(', ')
 
-/** So many functions of a chain are named, then how many more there are. */
+/** Max number of functions of a chain that are named, then how many more there are. */
 const namedSteps = 6
 
-/** A chain by its functions: all elementwise functions are one op, and `map` would tell nobody which. */
+/** A chain by its functions: all elementwise functions are one op, and the name `map` would not say which. */
 function nameOf({ op, attrs }: Pick<GraphNode, 'op' | 'attrs'>): string {
   const { steps = [], epilogue = [] } = attrs as Partial<MapAttrs> & { epilogue?: readonly Step[] }
   const chain = (op === (map as Op) ? steps : epilogue).map(({ fn }) => fn)
@@ -25,7 +25,7 @@ function nameOf({ op, attrs }: Pick<GraphNode, 'op' | 'attrs'>): string {
 /**
  * A node's op with its inputs' types: `matmul(f32[64, 784], f32[256, 784])`, `add+relu(f32[2, 3], f32[3])`.
  *
- * With the trace, a node of a backward pass tells the call that it is the gradient of: `div(f32[2], f32[2]) in the backward of log(f32[2])`.
+ * With the trace, a node of a backward pass also has the call that it is the gradient of: `div(f32[2], f32[2]) in the backward of log(f32[2])`.
  */
 export function formatCall(
   node: Pick<GraphNode, 'id' | 'op' | 'attrs' | 'inputs'>,

@@ -5,7 +5,7 @@ import { countElements } from '../../util/shape.ts'
 import { type GivenInputs, roundStored, toHostArray } from '../memory/host-values.ts'
 import { callOf, type GraphNode, type GraphValue, nodesBehind, storageOf } from './value.ts'
 
-/** Tells whether a value is computed from a run's inputs alone, by ops without step scalars. */
+/** Returns whether a value is computed from a run's inputs alone, by ops without step scalars. */
 export function isOfInputs(value: GraphValue): boolean {
   const nodes = nodesBehind([value])
   const leaves = [value, ...nodes.flatMap(({ inputs }) => inputs)].filter(({ node }) => !node)

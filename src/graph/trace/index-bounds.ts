@@ -22,7 +22,7 @@ export interface IndexBound {
   readonly count?: ScalarSlot
 }
 
-/** Tells whether the host can check it before a run: its indices come of inputs, as they are or by ops on integers, which are cheap there. */
+/** Returns whether the host can check it before a run: its indices are inputs, or made from them by ops on integers, which are cheap there. */
 export const isChecked = ({ index }: IndexBound): boolean =>
   isOfInputs(index) &&
   nodesBehind([index]).every(

@@ -71,7 +71,7 @@ function stateOf(trace: Trace): RandomState {
   return state
 }
 
-/** The slots of seed, step and first sample in the function being compiled, for a layer of so many samples. */
+/** The slots of seed, step and first sample in the function being compiled, for a layer of `samples` samples. */
 export function randomSlots(where: string, samples: number): RandomSlots {
   const trace = activeTrace(where)
   const { scalars } = trace

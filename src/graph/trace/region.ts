@@ -25,7 +25,7 @@ let nextCopy = 1
 /**
  * The values of checkpointed regions, computed again for one backward pass.
  *
- * A region is copied as a whole when backward first meets one of its nodes, so the copies run right before they are read; what no gradient
+ * A region is copied as a whole when backward first reaches one of its nodes, so the copies run right before they are read; what no gradient
  * reads is never part of the program. A region inside another reads the outer one's copies.
  */
 export class Recomputation {

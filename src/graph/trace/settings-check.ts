@@ -21,7 +21,7 @@ export interface ConsistentNumbers {
 
 const none = new Float32Array()
 const digits = 8
-/** How many words a rank tells the others of its numbers: each digit of a hash, and its square. */
+/** How many words of its numbers a rank sends the others: each digit of a hash, and its square. */
 export const settingsHashWords = 2 * digits
 
 const double = new Float64Array(1)
@@ -121,7 +121,7 @@ export class SettingsConsistency {
   }
 }
 
-/** Tells whether the sums of `size` ranks' words say that they were not the same. */
+/** Returns whether the sums of `size` ranks' words show that they were not the same. */
 export function areUnlike(sums: ArrayLike<number>, size: number): boolean {
   for (let i = 0; i < settingsHashWords; i += 2) {
     if (sums[i] * sums[i] !== size * sums[i + 1]) return true

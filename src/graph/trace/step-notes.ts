@@ -72,7 +72,7 @@ export class StepNotes {
       resolve = onResolve
       reject = onReject
     })
-    // Whoever waits hears of it.
+    // Those that await it get the error.
     this.settled.catch(() => undefined)
     this.#resolve = resolve
     this.#reject = reject

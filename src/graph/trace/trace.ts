@@ -176,7 +176,7 @@ export class ScalarBlock {
     return this.#entry(name).value
   }
 
-  /** Tells whether the run under way gave the scalar of that name a value. */
+  /** Returns whether the run under way gave the scalar of that name a value. */
   wasSet(name: string): boolean {
     return this.#named.get(name)?.wasSet ?? false
   }
@@ -317,15 +317,15 @@ export class Trace {
   readonly divided = new DividedValues()
   /** Weights of runs, where one run is not all: there are several ranks, or micro-steps. */
   weighing: GradientWeighing | undefined
-  /** How the ranks of the data-parallel model meet that is forwarded. */
+  /** The exchange of the data-parallel model that is forwarded. */
   forwarded: GradientExchange<Parameter> | undefined
   /** True if that model trains, and does not evaluate. */
   isForwardedToTrain = false
-  /** How groups of ranks meet in a step without such a model. */
+  /** The groups of ranks of a step without such a model. */
   groups: StepGroups | undefined
   /** Which share of the samples this rank sees in such a step, where its groups divide them. */
   sampleRank: number | undefined
-  /** The inputs of the run that has begun, where ranks meet in it. */
+  /** The inputs of the run that has begun, if it has sync points. */
   given: GivenInputs | undefined
   /** How the parameters that are updated are exchanged. */
   exchange: GradientExchange<Parameter> | undefined
@@ -377,7 +377,7 @@ export class Trace {
     return this.exchange ?? (isUpdate ? this.forwarded : undefined)
   }
 
-  /** How ranks meet in the middle of forward and backward. */
+  /** The exchange at sync points in forward and backward. */
   get syncPoints(): StepSyncPoints | undefined {
     return this.forwarded ?? this.groups
   }
@@ -492,7 +492,7 @@ export class Trace {
     }
   }
 
-  /** Tells whether a change of this buffer would be lost: `withCopies` reads a copy. */
+  /** Returns whether a change of this buffer would be lost: `withCopies` reads a copy. */
   losesChanges(buffer: GraphValue): boolean {
     const device = this.deviceOf(buffer)
     return (
@@ -543,7 +543,7 @@ export class Trace {
     }
   }
 
-  /** Runs `body` with all nodes that it adds in a region of their own. */
+  /** Runs `body` with all nodes that it adds in a new region. */
   inRegion<T>(body: (region: Region) => T): T {
     const outer = this.#region
     this.#region = new Region(outer)

@@ -24,7 +24,7 @@ export interface Holder {
 /** Where a module holds a tensor, or a module that does. */
 export interface Holding {
   readonly within: Holding | undefined
-  /** Tells whether it still does. */
+  /** Returns whether it still does. */
   isKept(): boolean
   readonly holder: Holder
 }
@@ -84,7 +84,7 @@ export interface GraphNode {
  */
 export interface GradientHook {
   readonly values: readonly GraphValue[]
-  /** Returns what goes on in the place of the gradients; undefined where there is none. */
+  /** Returns what backward continues with instead of the gradients; undefined for no gradient. */
   run(gradients: readonly (GraphValue | undefined)[]): readonly (GraphValue | undefined)[]
 }
 
@@ -152,7 +152,7 @@ export function nodesBehind(
   return [...seen].sort((a, b) => a.id - b.id)
 }
 
-/** Tells whether an op's output is the memory of its first input. */
+/** Returns whether an op's output is the memory of its first input. */
 export const sharesMemory = ({ isView, isInPlace }: Op): boolean => Boolean(isView || isInPlace)
 
 /** The value whose memory this one shares: itself, or what a chain of views and ops in place began with. */

@@ -10,7 +10,7 @@ const store = openTuneStore()
 
 export const isBenchmarking = (): boolean => isOn
 
-/** Tells whether `compile` measures the variants of each new kernel call on the adapter and keeps the fastest, instead of the fixed table. */
+/** Sets whether `compile` measures the variants of each new kernel call on the adapter and keeps the fastest, instead of the fixed table. */
 export function setBenchmarking(value: boolean): void {
   isOn = value
 }

@@ -27,7 +27,7 @@ export const maxBindings = 8
 export const lanes = ['x', 'y', 'z', 'w']
 export const range = (count: number) => Array.from({ length: count }, (_, i) => i)
 
-/** Invocations of a workgroup for so many rows: a power of two up to 64. */
+/** Invocations of a workgroup for `rows` rows: a power of two up to 64. */
 function threadsFor(rows: number): number {
   let threads = 8
   while (threads < 64 && threads < rows) threads *= 2

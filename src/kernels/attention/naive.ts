@@ -179,7 +179,7 @@ export function naiveForward(
   return { dispatches: [...lse, ...out] }
 }
 
-/** The rows' sums of dy * o, then each gradient by itself. */
+/** The rows' sums of dy * o, then each gradient in a separate kernel. */
 export function naiveBackward(
   sizes: AttentionSizes,
   attrs: AttentionAttrs,

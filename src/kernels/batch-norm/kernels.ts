@@ -14,7 +14,7 @@ const threadsFor = ({ C, M }: NormSizes): number => {
   return C > 65_535 ? Math.min(64, 2 ** Math.ceil(Math.log2(Math.max(1, M)))) : 64
 }
 
-/** How the elementwise kernels share elements out: one invocation takes so many neighbours of one channel's plane. */
+/** Neighbours of one channel's plane that one invocation of the elementwise kernels takes. */
 export const stripOf = ({ L }: NormSizes): number => [8, 4, 2].find((n) => L % n === 0) ?? 1
 
 /** The rows that count, for a kernel that leaves the others out; null: all do. */

@@ -15,7 +15,7 @@ export interface ConvWindow {
   readonly paddingEnd?: readonly [number, number]
   /** Distance of neighbouring taps; default 1. */
   readonly dilation?: readonly [number, number]
-  /** Channels fall into so many groups, each convolved on its own; w is then [O, C / groups, KH, KW]. Default 1. */
+  /** Number of groups of channels, each convolved on its own; w is then [O, C / groups, KH, KW]. Default 1. */
   readonly groups?: number
 }
 

@@ -4,7 +4,7 @@ import { floatFunction, readsFloats } from '../shader.ts'
 import { epilogueOf } from './epilogue.ts'
 import type { ConvAttrs, ConvSizes } from './geometry.ts'
 
-/** What tells one plain convolution from another. */
+/** Where one plain convolution differs from another. */
 export interface NaiveConv<A> {
   readonly sizesOf: (call: OpCall<A>) => ConvSizes
   readonly labelOf: (sizes: ConvSizes) => string

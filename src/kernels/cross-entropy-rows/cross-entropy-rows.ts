@@ -60,7 +60,7 @@ function inferRows(
  * What the losses and their gradient have in common: each row's target, and of logits the softmax.
  *
  * numerics: top is subtracted before exp, and x[target] from top before log_sum is added, so that a large common offset costs no digits.
- * A target outside 0..C-1 that is not ignored gives NaN, by its bits: shader compilers may assume that f32 arithmetic meets none.
+ * A target outside 0..C-1 that is not ignored gives NaN, by its bits: shader compilers may assume that f32 arithmetic sees none.
  */
 function sharedKernel(
   call: OpCall<CrossEntropyRowsAttrs>,

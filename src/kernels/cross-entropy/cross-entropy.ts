@@ -57,7 +57,7 @@ const sizesOf = (call: OpCall): readonly [rows: number, classes: number] => {
   return [rows, classes]
 }
 
-/** WGSL of the mean: over nothing it is 0 where a step scalar may say so, else NaN. */
+/** WGSL of the mean: over nothing it is 0 where a step scalar counts the rows, else NaN. */
 const meanOf = ({ count }: CrossEntropyAttrs): string =>
   `fn mean_of_nothing() -> u32 { return ${count ? '0u' : 'NAN_BITS'}; }\n${meanBody}`
 

@@ -1,6 +1,6 @@
 // Shared by the cross entropy shaders: the bits of a mean, and of a partial sum that may be spoilt.
 //
-// Spoilt values (a target outside 0..C-1) travel as the bits of a NaN in u32 storage, and are told by their bits:
+// Spoilt values (a target outside 0..C-1) travel as the bits of a NaN in u32 storage, and are recognized by them:
 // shader compilers may assume that f32 arithmetic never sees a NaN.
 
 const NAN_BITS = 0x7fc00000u;

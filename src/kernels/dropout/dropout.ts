@@ -19,7 +19,7 @@ import { ceilDiv, reads, writes } from '../shader.ts'
 export interface DropoutAttrs extends HalfAttrs {
   /** The share of elements that become 0; the others grow by 1 / (1 - p). */
   readonly p: number
-  /** Tells masks of one step apart. */
+  /** Number that makes masks of one step differ. */
   readonly layer: number
   /** Samples that x consists of, one after the other. */
   readonly samples: number

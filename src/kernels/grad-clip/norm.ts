@@ -19,7 +19,7 @@ interface Norm {
 }
 
 const sumWgsl = (a: string, b: string) => `${a} + ${b}`
-// A sum keeps NaN by itself; max need not.
+// A sum keeps NaN; WGSL's max need not.
 const maxWgsl = (a: string, b: string) =>
   `select(max(${a}, ${b}), ${a} + ${b}, is_nan(${a}) || is_nan(${b}))`
 const same = (x: string) => x

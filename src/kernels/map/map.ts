@@ -107,7 +107,7 @@ function gradient(context: GradientContext<MapAttrs>): (Value | undefined)[] {
 /**
  * y = a chain of scalar functions over inputs that broadcast by NumPy's rules.
  *
- * shape: f32, or f16 where attrs say so; integer inputs are read as f32, exact to 2^24.
+ * shape: f32, or f16 by attrs; integer inputs are read as f32, exact to 2^24.
  */
 export const map: Op<MapAttrs> = defineOp<MapAttrs>({
   name: 'map',

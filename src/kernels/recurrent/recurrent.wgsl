@@ -1,4 +1,4 @@
-// One workgroup a sequence: it goes through its steps by itself, so the whole layer is one dispatch.
+// One workgroup a sequence, which loops over the steps, so the whole layer is one dispatch.
 // Before it come the cell's `store_step`, and `products` with its type, after the weights' element type.
 
 @compute @workgroup_size(LANES)

@@ -63,7 +63,7 @@ const rule = (isCentered: boolean, hasMomentum: boolean): UpdateRule => {
       because:
         'a handful of f32 operations, one division of 2.5 ulp, a square root, and centered a difference',
     },
-    // alpha and 1 - alpha are settings of their own: these keep the centered difference well above 0 for any drawn contents.
+    // alpha and 1 - alpha are separate settings: these keep the centered difference well above 0 for any drawn contents.
     sample: {
       lr: 0.01,
       weightDecay: 0.01,

@@ -4,7 +4,7 @@ import { literalValue, type ScalarFunction, scalarTable } from './scalar-functio
 /** Whole exponents up to this one become products, which are exact to a rounding each and keep the sign. */
 const largestProduct = 8
 
-/** Lines that multiply `a` by itself `exponent` times, by squaring. */
+/** Lines that raise `a` to `exponent`, by squaring. */
 function productLines(a: string, exponent: number): string[] {
   const lines: string[] = []
   let result: string | undefined

@@ -155,7 +155,7 @@ export const softmaxGrad: Op<SoftmaxGradAttrs> = defineOp<SoftmaxGradAttrs>({
 const logSumExpKernel = (call: OpCall<AxisAttrs>) => {
   const { reduced, inner } = rowsOf(call)
   const once = [
-    // Beside infinity the total is NaN anyway, so that only the elements tell whether one of them is.
+    // Beside infinity the total is NaN anyway, so only the elements show whether one of them is.
     'let is_infinite = top > 0x1.fffffep+127f;',
     'var result = select(top + log_of(total), top, is_infinite);',
     'if (is_infinite) {',

@@ -63,7 +63,7 @@ const gradientOf = { gather: 'scatter', sum: 'sum', scatter: 'gather' } as const
  *
  * shape: gather x[n] -> y[total]; sum x[n] -> y[n]; scatter x[total] -> y[n]; n is total / size, rounded up
  * The kernel and the reference are those of ranks of which all others have zeros. A program of several ranks takes the inputs to the host,
- * meets the others and writes the results over the kernel's; see graph/run/meetings.ts.
+ * exchanges them and writes the results over the kernel's; see graph/run/sync-points.ts.
  * cost: a submit, a copy to the host and an exchange of n values a rank, in the middle of a step.
  */
 export const syncRanks: Op<SyncAttrs> = defineOp<SyncAttrs>({

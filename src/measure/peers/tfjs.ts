@@ -25,7 +25,7 @@ export const tfjsProduct: MakeProduct = async (task, a, b) => {
   return {
     async run(times) {
       const results = Array.from({ length: times }, product)
-      // It submits by itself from time to time, and then there is nothing left to submit.
+      // TensorFlow.js also submits from time to time; then there is nothing left to submit.
       if (backend.commandEncoder) {
         backend.endComputePassEncoder()
         backend.submitQueue()

@@ -5,7 +5,7 @@ import type { ExactOptimizer, ExactSettings } from './exact-optimizer.ts'
 /** An optimizer that may have its update on the host. */
 export interface HostForm {
   readonly paramGroups: readonly { lr: number; readonly params: readonly Parameter[] }[]
-  /** The settings of that update; undefined where there is none with them. */
+  /** The settings of that update; undefined where it has no host form. */
   hostForm(): ExactSettings | undefined
   /** Has its updates and its state there from now on, beginning with what was loaded. */
   moveToHost(make: () => ExactOptimizer): ExactOptimizer

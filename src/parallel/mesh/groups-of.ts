@@ -3,7 +3,7 @@ import { activeTrace, type Trace } from '../../graph/trace/trace.ts'
 import { GroupSyncPoints } from '../../peer/group/group-sync-points.ts'
 import { agreeOnSettings } from './agree-on-settings.ts'
 
-/** The groups that meet in a step. */
+/** The groups that synchronize in a step. */
 export function groupsOf(trace: Trace): StepGroups {
   trace.groups ??= new GroupSyncPoints((groups) => agreeOnSettings(trace, groups))
   return trace.groups
