@@ -2,11 +2,11 @@
  * torch.distributed's collectives on the default group, or the group given: the same names in camelCase, the same arguments in the same
  * order, options by name.
  *
- * Map: sums - from and to a rank - everyone to everyone - meeting. Messages are in messages.ts, all-to-alls in all-to-all.ts.
+ * Map: sums - from and to a rank - everyone to everyone - barriers. Messages are in messages.ts, all-to-alls in all-to-all.ts.
  * Ranks in arguments (`src`, `dst`) count among all ranks, as in PyTorch. Everything returns a promise; with `asyncOp` it returns a `Work` at once.
  * Counts, lengths and types are checked before anything is sent; a call that is refused on one rank alone ends the group, once another rank makes it.
  * A call takes its turn (`CollectiveGroup.reserve`) when it is made, before it waits for a parameter's contents: so ranks that make the same calls in
- * the same order meet, whoever reads slower.
+ * the same order match, even where one reads slower.
  */
 
 import { type ElementArray, type ReduceOp, sameType } from '../../peer/collective/element.ts'
@@ -239,7 +239,7 @@ export function allGatherIntoTensor<O extends DistributedOptions>(
   )
 }
 
-// Meeting
+// Barriers
 
 /** Resolves when every rank has called it. */
 export function barrier<O extends DistributedOptions>(options: O = {} as O): DistributedResult<O> {

@@ -41,7 +41,7 @@ export interface InitProcessGroupOptions {
    * the default, or `fallback`. `env://` provides it. The same on all ranks.
    */
   relay?: RelayChoice
-  /** Where ranks meet: `wss://host/...#key=...`, `env://`, `broadcast:room` or `opfs:room`. Alternatives: `store`, `links`. Default `env://`. */
+  /** Where ranks find each other: `wss://host/...#key=...`, `env://`, `broadcast:room` or `opfs:room`. Alternatives: `store`, `links`. Default `env://`. */
   initMethod?: string
   /** A store that all ranks share. It stays open. */
   store?: Store
@@ -262,7 +262,7 @@ function check(where: string, options: InitProcessGroupOptions): void {
   checkRelay(where, options, ways[0])
 }
 
-/** errors: `config.invalid` where a relay is asked for and ranks do not meet at a server, or where another backend leaves it no part. */
+/** errors: `config.invalid` where a relay is asked for and the rendezvous is not at a server, or where another backend leaves it no part. */
 function checkRelay(
   where: string,
   { backend = 'auto', relay, initMethod = 'env://' }: InitProcessGroupOptions,

@@ -27,9 +27,9 @@ export function memberGroup<Group extends CollectiveGroup>(
 const warned = new Set<string>()
 
 /**
- * The group that a call is for; undefined on a rank outside of it, which has nothing to do: the first time, the console says so.
+ * The group that a call is for; undefined on a rank outside of it, which has nothing to do; logs that once.
  *
- * errors: `graph.misuse` where there is no default group, or the group was destroyed; a TypeError for what is no group.
+ * errors: `graph.misuse` where there is no default group, or the group was destroyed; a TypeError for another value.
  */
 export function groupOf(where: string, group: GroupArgument): CollectiveGroup | undefined {
   if (group === undefined || group === null) return getProcessGroup(where)

@@ -1,4 +1,4 @@
-/** What a rank tells whoever opened its tab when it has become one of the default group; crosses as JSON. */
+/** Message of a rank to the opener of its tab when it has joined the default group; crosses as JSON. */
 export interface Joined {
   rank: number
   worldSize: number

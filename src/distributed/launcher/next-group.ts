@@ -4,10 +4,10 @@
  */
 export const nextGroupName = '__tabringNextGroup'
 
-/** The page function by which the launcher tells a rank that its group ends. */
+/** The page function by which the launcher ends a rank's group. */
 export const groupEndsName = '__tabringGroupEnds'
 
-/** What the launcher tells a rank of its group. */
+/** Message of the launcher to a rank whose group ends. */
 export interface GroupEnds {
   /** Number of the group: its RESTART_COUNT. */
   readonly group: number

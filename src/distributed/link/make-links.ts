@@ -43,7 +43,7 @@ export interface MakeLinksOptions {
 }
 
 /**
- * Resolves when this rank's links are up. What the two sides of a connection must tell each other goes through the store.
+ * Resolves when this rank's links are up. The two sides of a connection signal through the store.
  *
  * errors: `peer.unreachable` with the reason, on all ranks.
  */
@@ -153,7 +153,7 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     signal?.throwIfAborted()
     return { links: new Map(links), settle, failed }
   } catch (caught) {
-    // A link's own error names its other end; the rank that gives up tells both.
+    // A link's error names its other end only; the rank that gives up adds itself.
     const isOwn = !isReport && caught instanceof PeerError && caught.code === 'peer.unreachable'
     const thrown = isOwn
       ? new PeerError(caught.code, `initProcessGroup: rank ${rank}: ${caught.message}`)

@@ -24,7 +24,7 @@ export interface ConnectionRequest {
 
 /** How links are made here: on this page, or by the page that was lent. */
 export interface LinkMaker {
-  /** Where this is; whether the ranks have a relay is for who met them to say. */
+  /** Where this is. The caller, which knows the rendezvous, adds `hasRelay`. */
   place(asksBrowser: boolean): Promise<Omit<Place, 'hasRelay'>>
   openPort(request: PortRequest, ongone: () => void): Promise<MessagePort>
   /** The link, when it is up. */
@@ -89,7 +89,7 @@ export class OwnPage {
       ...(rtc && { rtc }),
       onChannel,
       onSignal,
-      // Its channel ends too, which the link tells.
+      // Its channel ends too, and the link reports that.
       onDown: () => undefined,
     })
     this.connections.set(key, connection)

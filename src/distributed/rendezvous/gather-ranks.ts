@@ -61,7 +61,7 @@ export interface Gathered {
 const beatMs = 1_000
 /** A tab whose beat stood still so long is dead. units: ms. */
 const leaseMs = 3_500
-/** How long a rank waits before it says so. units: ms. */
+/** How long a rank waits before it reports that it waits. units: ms. */
 const quietMs = 3_000
 /** How long ranks may take to answer the call. units: ms. */
 const answerMs = 10_000
@@ -103,7 +103,7 @@ export async function gatherRanks(options: GatherOptions): Promise<Gathered> {
   }
 }
 
-/** Says that this rank has all its links; the last one to say so takes the round's keys away. */
+/** Records that this rank has all its links; the last rank to do so removes the round's keys. */
 export async function leaveRound(store: Store, { round, members }: Gathered): Promise<void> {
   const count = await store.add(`${round}/done`, 1)
   if (count < members.length) return
@@ -136,7 +136,7 @@ async function clearRound(
 /**
  * From now on, who comes joins the round after `round`; unless one that is later still has begun.
  *
- * Whoever begins it takes away what is left of the round before `round`: one that failed has nobody else to do so, and of the newest one
+ * The rank that begins it removes what is left of the round before `round`: one that failed has nobody else to do so, and of the newest one
  * others may still read how it ended.
  */
 async function beginRound(store: Store, round: number): Promise<void> {
@@ -186,7 +186,7 @@ class Attempt {
     await this.beat()
     await this.agree()
     const rank = await this.claim()
-    // Whoever took the round's keys away meanwhile has begun another before.
+    // If the round's keys were removed meanwhile, another round has begun.
     await this.checkRound()
     await this.awaitCall(rank)
     await this.store.set(this.key(`here/${rank}`), this.id)
@@ -212,7 +212,7 @@ class Attempt {
     await this.store.set(this.key(`beat/${this.id}`), String(this.beats))
     if (!this.isBeating) return
     this.cancelBeat = this.options.env.after(beatMs, () => {
-      // A store that fails is seen by whoever waits on it.
+      // The calls that wait on the store report its failure.
       this.beat().catch(() => undefined)
     })
   }
@@ -380,7 +380,7 @@ class Attempt {
     const missing = [...beats.keys()].filter(isMissing)
     const got =
       missing.length > 0 ? `missing ${formatRanks(missing)}` : 'the last one came too late'
-    // The ranks of an earlier round may be a group that runs, which no key tells.
+    // The ranks of an earlier round may be a group that runs; no key shows that.
     const hint =
       this.round > 0
         ? ' If a group is already running in this room, this rank waited for the next one: use another room or groupName.'

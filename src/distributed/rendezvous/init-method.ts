@@ -18,7 +18,7 @@ export interface Rendezvous {
   store: Store
   rank: number | undefined
   worldSize: number | undefined
-  /** The room of the signaling server where ranks meet, if that relays links. */
+  /** The room of the rendezvous at the signaling server, if that relays links. */
   relay?: RoomAddress | undefined
   /** What the environment says of `auto`. */
   relayChoice?: RelayChoice | undefined

@@ -48,7 +48,7 @@ export class Mailbox<T> {
   async stop(): Promise<void> {
     if (this.isOver) return
     this.isOver = true
-    // Without the store the reading has ended by itself.
+    // If the store has failed, reading has ended already.
     await this.send(this.rank, null).catch(() => undefined)
     await this.reading
   }

@@ -25,7 +25,7 @@ export interface Place {
   /** Equal for what one launcher opened on its machine; empty without a launcher. */
   nodeTag: string
   hasWebRtc: boolean
-  /** The ranks met at a signaling server that relays, and this one has WebSockets. */
+  /** True if the rendezvous was at a signaling server that relays, and this rank has WebSockets. */
   hasRelay: boolean
   /** For error texts. */
   name: string

@@ -12,7 +12,7 @@ export async function peek(store: Store, key: string): Promise<string | undefine
   return found === nobodys ? undefined : found
 }
 
-/** Puts a value where there is none, and returns what is there then. */
+/** Sets a key that has no value, and returns its value afterwards. */
 export async function putFirst(store: Store, key: string, value: string): Promise<string> {
   return decode(await store.compareSet(key, '', value))
 }

@@ -33,7 +33,7 @@ export interface SpawnOptions {
 const startMs = 60_000
 /** How long a failure that may be the echo of another's waits for it. units: ms. */
 const echoMs = 700
-/** A worker that has ended may have said why: its words come on a way of their own, and before any echo counts. units: ms. */
+/** Time for the reason of a worker that has ended: it comes by another channel, and counts before any echo. units: ms. */
 const lastWordsMs = 300
 
 /**
@@ -240,7 +240,7 @@ export class ProcessContext<Result = unknown> {
       `spawn: rank ${rank} failed with this error:\n${stack}`,
       { cause },
     )
-    // Ranks that lose a neighbour say so, at times before that one's own words arrive.
+    // Ranks that lose a neighbour report it, sometimes before the neighbour's error arrives.
     const isEcho = code.startsWith('peer.') || code.startsWith('signal.')
     if (!isEcho) this.#fail(error)
     else if (!this.#echo) {

@@ -2,14 +2,14 @@
  * Two levels: ranks of one machine first, then one message between machines for each chunk.
  *
  * A rank that owns chunk c receives from the ranks of the same machine directly, and from each other machine through one rank there, the chunk's
- * *speaker*, which has summed that machine's parts. On the way back the owner tells its own machine and the speakers, and these theirs.
+ * *speaker*, which has summed that machine's parts. On the way back the owner sends to its own machine and the speakers, and these to theirs.
  * Which rank speaks differs from chunk to chunk, so that all links between two machines carry the same load.
  *
  * Between machines goes a chunk once each way, whatever number of ranks a machine has: 2(M-1)/M of the bytes leave each of M equal
  * machines in an all-reduce, where direct exchange sends that once for each rank of the machine.
  *
  * order: chunk c takes the ranks in the ring's order c+1, c+2, ..., c, but those of another machine are summed among themselves first;
- * other machines as that order meets them, then the owner's own ranks one by one. With the ranks of 0 1 | 2 3, chunk 1 is
+ * other machines as they first occur in that order, then the owner's own ranks one by one. With the ranks of 0 1 | 2 3, chunk 1 is
  * (x2+x3)+x0+x1. So its bits depend on chunk, size and who shares a machine, and may differ from the other algorithms'.
  */
 import { type ChunkRange, type Fold, modulo, type Plan, type Receive, type Send } from './plan.ts'
@@ -96,7 +96,7 @@ export function hierarchicalGather(
 export const hierarchicalAllReduce = (given: HierarchicalArguments): Plan =>
   hierarchicalGather(given, hierarchicalReduce(given))
 
-/** Tells whether there is anything to gain: machines, some with several ranks. */
+/** Returns whether there is anything to gain: machines, some with several ranks. */
 export function isHierarchy(machines: readonly number[] | undefined): machines is number[] {
   const count = new Set(machines).size
   return machines !== undefined && count > 1 && count < machines.length

@@ -1,5 +1,5 @@
 /**
- * A line round the ring, from or to a root: the whole buffer walks from rank to rank, and goes on as it comes.
+ * A line round the ring, from or to a root: the whole buffer walks from rank to rank, each of which passes on parts as they arrive.
  *
  * cost: N-1 steps, pipelined; all bytes sent once by all ranks but the last.
  */

@@ -99,7 +99,7 @@ const planners: Readonly<
   allToAll: { direct: directAllToAll },
 }
 
-/** Tells whether an operation has such an algorithm. */
+/** Returns whether an operation has such an algorithm. */
 export const hasAlgorithm = (
   operation: Exclude<Operation, 'send'>,
   algorithm: Algorithm,

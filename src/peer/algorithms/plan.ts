@@ -19,7 +19,7 @@ export interface Transfer {
   readonly range: ChunkRange
 }
 
-/** Condition under which a range may go on: a receive, or a fold, by its place in the plan. */
+/** Condition under which a range may be sent: a receive, or a fold, by its place in the plan. */
 export type After = { readonly receive: number } | { readonly fold: number }
 
 export interface Send extends Transfer {

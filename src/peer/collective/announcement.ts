@@ -21,7 +21,7 @@ export const monitorTag = 65_533
 
 const ownBuckets: readonly number[] = [countedBucket, countedDataBucket, monitorTag]
 
-/** Tells whether callers may give it, as a bucket or as a message's tag. */
+/** Returns whether callers may give it, as a bucket or as a message's tag. */
 export const isTag = (tag: number): boolean =>
   Number.isInteger(tag) && tag >= 0 && tag <= lastExplicitBucket
 
@@ -43,10 +43,10 @@ export function nameOf(
   return `${isPart(operation, label) ? `${label} via ` : ''}${operation} #${sequence}${bucket <= lastExplicitBucket ? ` bucket ${bucket}` : ''}${group > 0 ? ` of group ${group}` : ''}`
 }
 
-/** Tells whether it is called for something that has another name. */
+/** Returns whether it is called for something that has another name. */
 const isPart = (operation: string, label: string): boolean => label !== '' && label !== operation
 
-/** Tells whether START has room for a label, and errors can show it. */
+/** Returns whether START has room for a label, and errors can show it. */
 export const isLabel = (label: string): boolean =>
   label.length <= labelBytes && /^[ -~]*$/.test(label)
 
@@ -61,7 +61,7 @@ export interface CollectiveKey {
 
 /**
  * One text per (group, slot, sequence, bucket). Each pair has a separate slot, and so has an all-gather whose key the caller names
- * (CollectiveOptions); of those that the group counts no two share a number, so that any two meet.
+ * (CollectiveOptions); those that the group counts share one slot, since no two have the same number.
  */
 export function keyOf({ group, kind, sequence, bucket, pair }: CollectiveKey): string {
   const isGather = operationOf(kind) === 'allGather' && bucket <= lastExplicitBucket

@@ -30,7 +30,7 @@ type Place = ReturnType<typeof placeOf>
 const overlap = (a: Omit<Place, 'of'>, b: Omit<Place, 'of'>): boolean =>
   a.from < b.end && b.from < a.end
 
-/** Tells whether two arrays have bytes in common. */
+/** Returns whether two arrays have bytes in common. */
 export const share = (a: ArrayBufferView, b: ArrayBufferView): boolean =>
   a.buffer === b.buffer && overlap(placeOf(a), placeOf(b))
 

@@ -1,7 +1,7 @@
 /**
- * All collectives of one rank in one epoch: launching them, letting them meet the neighbours', ending them.
+ * All collectives of one rank in one epoch: launching them, matching them with the neighbours', ending them.
  *
- * How ranks meet. A rank that launches a collective sends START (a fingerprint: operation, element type, length, alignment,
+ * How calls are matched. A rank that launches a collective sends START (a fingerprint: operation, element type, length, alignment,
  * root, reduction, algorithm, what it is called for; epoch, group, sequence and bucket are in the header) at once, ahead of all data, to
  * its neighbours in the ring and to those with whom it exchanges. Where the first data for a rank are few (sender.ts), they
  * travel in one message with START, behind the fingerprint. Each rank compares it with its own before a byte is written, and
@@ -10,7 +10,7 @@
  * arrives. Until then a sender may send only *eager* data: over all collectives that the other has not started, at most
  * half of the window. The receiver holds eager data un-credited.
  *
- * START also goes on: it says to the next rank how many ranks up to the sender have begun, and when more become known
+ * START is also passed on: it says to the next rank how many ranks up to the sender have begun, and when more become known
  * another START says so. With the next rank's own START a rank knows when all have begun (`onstarted`), and so what it waits
  * for: a late rank, anywhere in the ring, or bytes. That is at most N - 3 small frames a collective, none for 3 ranks.
  *
@@ -365,7 +365,7 @@ export class Collectives {
     return this.ends.get(0)?.error
   }
 
-  /** Tells whether a group has ended, by itself or with all. */
+  /** Returns whether a group has ended, alone or with all. */
   hasEnded(group: number): boolean {
     return this.endOf(group) !== undefined
   }

@@ -1,8 +1,8 @@
 /**
- * How the end of an epoch, or of one of its groups, is reason on every rank, each fact once.
+ * The error that ends an epoch, or one of its groups, on every rank: each fact once.
  *
  * The rank that notices it makes one record, which ABORT carries from rank to rank unchanged. Its text says which rank, what
- * and why, behind the name of the operation that noticed it, if one did. Whoever shows it adds what the record leaves out:
+ * and why, behind the name of the operation that noticed it, if one did. Each rank adds what the record leaves out:
  *
  *     record, the group                     allReduce #4 bucket 0: rank 2 waited 30000 ms for chunk 1 from rank 1; ...
  *     that collective, all ranks            allReduce #4 bucket 0: rank 2 waited ...
@@ -19,8 +19,8 @@ import type { AbortRecord } from '../link/wire.ts'
 const ofAllGroups: readonly string[] = ['peer.lost', 'peer.protocol'] satisfies ErrorCode[]
 
 /**
- * `error` in `group` as the rank `origin` tells it to the others: without a room's epoch, and never without a rank. Only what says nothing
- * against ranks and links leaves the other groups as they are.
+ * `error` in `group` as the rank `origin` sends it to the others: without a room's epoch, and never without a rank. Only an error that
+ * accuses neither ranks nor links leaves the other groups as they are.
  */
 export function recordOf(
   error: PeerError,

@@ -78,7 +78,7 @@ export class Membership {
   private settleFailed!: (error: PeerError) => void
   private suppressedFailures = 0
 
-  /** errors: `peer.protocol` for a rank that is none; `peer.unreachable` without a neighbour's link. */
+  /** errors: `peer.protocol` for an invalid rank; `peer.unreachable` without a neighbour's link. */
   constructor(options: GroupOptions, events: MembershipEvents) {
     const { rank, size, epoch, links, env, onspan } = options
     const { session, deadlineMs, eagerShare } = { ...groupDefaults, ...options.config }
@@ -121,7 +121,7 @@ export class Membership {
               'peer.protocol',
               `expected ABORT of one of ${this.groups} groups, got group ${received.group}`,
             )
-          // Any rank may send it: one that is none is nobody.
+          // Any rank may send any number: one that is no rank names nobody.
           const lost = received.lost !== null && received.lost < this.size ? received.lost : null
           this.end(withRank({ ...received, lost }, from.peerRank), undefined, from)
         },

@@ -219,7 +219,7 @@ export class Entries {
   private launches = 0
   private starts = 0
 
-  /** Launched and not ended, in launch order. When one ends this is another array: a loop may go on over the old one. */
+  /** Launched and not ended, in launch order. When one ends this is another array: a loop over the old one may continue. */
   get active(): readonly Run[] {
     return this.launched
   }

@@ -37,11 +37,11 @@ export function standingOf<Run extends Launched>(runs: readonly Run[]): Standing
 }
 
 /**
- * Tells whether a link may take bytes of `a` before those of `b`, so that `b` waits for that.
+ * Returns whether a link may take bytes of `a` before those of `b`, so that `b` waits for that.
  *
  * Between two ranks there is one link: it takes first what was launched first, here or on its other side. A collective also waits for
  * links between other ranks, which may have launched `a` first: so whatever was launched before its first deadline counts, and what comes
- * later does not, or a collective that some rank never calls would wait as long as others go on.
+ * later does not, or a collective that some rank never calls would wait for ever while others are launched.
  */
 export function goesBefore(a: Launched, b: Launched): boolean {
   if (b.ring) return a.launchedMs <= b.launchedMs + b.deadlineMs && sharesLink(a, b)

@@ -43,7 +43,7 @@ export interface CalledGroup {
   readonly deadlineMs: number
 }
 
-/** Tells whether it is a whole number of at least 0: for `checkNumber`. */
+/** Returns whether it is a whole number of at least 0: for `checkNumber`. */
 export const isWhole = (value: number): boolean => Number.isSafeInteger(value) && value >= 0
 
 /** errors: `config.invalid` for an unknown option, and for a value that it cannot have. */
@@ -88,7 +88,7 @@ export const noRoot = (operation: string, group: CalledGroup, root: number) =>
     ? undefined
     : `${operation}: expected a root from 0 to ${group.size - 1}, got ${quoted(root)}. Correct the rank.`
 
-/** Why a tag is none; undefined for one. */
+/** Why a tag is invalid; undefined for a valid one. */
 export const noTag = (side: string, tag: number) =>
   isTag(tag)
     ? undefined

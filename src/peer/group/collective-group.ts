@@ -104,7 +104,7 @@ export class CollectiveGroup {
     return this.membership.env
   }
 
-  /** @internal Whether it was destroyed, by itself or with all groups of its epoch. */
+  /** @internal Whether it was destroyed, alone or with all groups of its epoch. */
   get isDestroyed(): boolean {
     return this.calls.isRetired || this.membership.isOver
   }
@@ -331,7 +331,7 @@ export class CollectiveGroup {
     return this.calls.messageInTurn('receive', elementsOf(buffer), from, options)
   }
 
-  /** @internal A word of `monitoredBarrier`, which meets no caller's message. */
+  /** @internal A message of `monitoredBarrier`, which matches no caller's message. */
   word(side: 'send' | 'receive', peer: number, deadlineMs: number): Promise<void> {
     return this.calls.message(
       side,
@@ -458,13 +458,13 @@ export class CollectiveGroup {
 
   /**
    * @internal A place in the order of the collectives that the group counts, taken now, for one that begins when its array has been read:
-   * collectives meet in the order in which they were called for, however long that takes on each rank.
+   * collectives match in the order in which they were called for, however long reading takes on each rank.
    */
   reserve(): Turn {
     return this.calls.reserve()
   }
 
-  /** @internal The number of a message that begins later, taken now: messages with one tag meet in the order in which they were called for. */
+  /** @internal The number of a message that begins later, taken now: messages with one tag match in the order in which they were called for. */
   reserveMessage(side: 'send' | 'receive', peer: number, tag: number): number {
     return this.calls.reserveMessage(side, peer, tag)
   }

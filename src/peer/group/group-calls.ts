@@ -282,7 +282,7 @@ export class GroupCalls {
     }
   }
 
-  /** The number of a message that begins later, taken now: messages with one tag meet in the order in which they were called for. */
+  /** The number of a message that begins later, taken now: messages with one tag match in the order in which they were called for. */
   reserveMessage(side: 'send' | 'receive', peer: number, tag: number): number {
     const key = `${side}/${peer}/${tag}`
     const sequence = this.messages.get(key) ?? 0

@@ -17,16 +17,16 @@ export interface StepGroup {
   readonly sequence: number
 }
 
-/** A group that meets in the middle of steps. */
+/** A group that synchronizes in the middle of steps. */
 interface SyncPointGroup {
   readonly group: CollectiveGroup
-  /** True if programs meet in it: what one rank alone traces, as to look for anomalies, must not count its steps. */
+  /** True if programs synchronize in it: what one rank alone traces, as for detectAnomaly, must not count its steps. */
   isExpected: boolean
   /** In the step under way. */
   sequence: number
 }
 
-/** The groups whose ranks meet in the middle of a step, by number from 1 on; each numbers its steps. */
+/** The groups whose ranks synchronize in the middle of a step, by number from 1 on; each numbers its steps. */
 export class GroupSyncPoints {
   readonly #groups: SyncPointGroup[] = []
   readonly #agree: ((groups: readonly StepGroup[]) => Promise<void>) | undefined

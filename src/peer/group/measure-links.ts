@@ -16,7 +16,7 @@ export interface LinkMeasurement {
 const kibi = 1024
 /** Growing, so that slow links stop it early. */
 const sizes = [4 * kibi, 16 * kibi, 64 * kibi, 256 * kibi, 1024 * kibi]
-/** Each algorithm is timed so often, and the better time counts: what else goes on only slows one down. */
+/** How often each algorithm is timed; the better time counts, since other work can only slow one down. */
 const repeats = 2
 /** No larger size is tried once one has taken this long altogether. */
 const budgetMs = 30
@@ -51,7 +51,7 @@ export async function measureLinks(group: CollectiveGroup): Promise<LinkMeasurem
 
 /**
  * Returns a function that gives what `measureLinks` has found, or else measures by the collectives that `takeKeys` gives at once, of which
- * there are `measuringKeys`: once for each group, whoever begins.
+ * there are `measuringKeys`: once for each group, by the first caller.
  *
  * Leaves `group.choice` as it is: ranks come to the end of it at different times, while their callers launch collectives.
  */

@@ -61,7 +61,7 @@ export class Rejoining {
       return this.#join()
     }
     group.failed.then((error) => {
-      // Whoever asks for the group hears of a failure.
+      // Callers of `after` get the failure.
       if (follows(error)) this.after(group).catch(() => undefined)
     })
     return group

@@ -46,7 +46,7 @@ export function transferOf(transport: Transport): Transferable[] {
 
 let transfersChannels: boolean | null = null
 
-/** Tells whether this browser transfers data channels (Safari 15, Chrome 130, Firefox 144); tried once, with a channel to nowhere. */
+/** Returns whether this browser transfers data channels (Safari 15, Chrome 130, Firefox 144); tried once, with a channel to nowhere. */
 export function canTransferChannels(): boolean {
   if (transfersChannels !== null) return transfersChannels
   const pc = new RTCPeerConnection()

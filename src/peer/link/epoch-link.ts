@@ -36,7 +36,7 @@ export const maxEarlyBytes = 2 ** 20
 /** Each message counts this much at least: it bounds how many wait. */
 const minBytes = 2 ** 12
 
-/** Tells whether one more may wait. */
+/** Returns whether one more may wait. */
 const hasRoom = (waiting: readonly Uint8Array[], next: Uint8Array): boolean =>
   [...waiting, next].reduce((sum, { length }) => sum + Math.max(minBytes, length), 0) <=
   maxEarlyBytes

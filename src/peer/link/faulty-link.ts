@@ -7,7 +7,7 @@ export interface LinkFaults {
   readonly drop: number
   /** Each message leaves so much later; their order stays. */
   readonly delayMs: number
-  /** Nothing is sent at all, and no error says so. */
+  /** Nothing is sent at all, without an error. */
   readonly isStalled: boolean
 }
 

@@ -11,7 +11,7 @@ import { derivation, type RoomLink } from '../room/secret.ts'
  *   nonce = kind (4 bytes) | number (8 bytes), big-endian; frames of a direction count from 0
  *
  * Both sides' random bytes make the keys new for every link, so that no nonce comes twice under one key and nothing of an earlier link opens.
- * A direction has its own key, so that no frame can be sent back to its sender. The number tells what is missing or came twice; the tag covers it.
+ * A direction has its own key, so that no frame can be sent back to its sender. The number shows what is missing or came twice; the tag covers it.
  *
  * The server sees lengths and times, and can end the link. It can neither read nor make a frame, nor leave one out unnoticed.
  */

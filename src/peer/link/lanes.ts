@@ -87,7 +87,7 @@ export class LaneLink extends LinkBase {
 
   protected shut(detail: string): void {
     this.#cancelLastWords()
-    // Taken out first: what they tell of their end is no news.
+    // Taken out first: their end is then not handled as a loss.
     for (const { link } of this.#lanes.splice(0)) link.close(detail)
   }
 

@@ -209,7 +209,7 @@ function bad(expected: string, actual: string, remedy = ''): PeerError {
   )
 }
 
-/** HELLO payload: what one side of a link tells the other before anything else. */
+/** HELLO payload: what one side of a link sends the other before anything else. */
 export interface Hello {
   rank: number
   size: number

@@ -1,4 +1,4 @@
-/** Who is linked to whom: the one rule for the rooms of the page and for process groups that form by themselves. */
+/** Who is linked to whom: the one rule for the rooms of the page and for process groups that form without one. */
 
 /** The maximum number of members of a room, and so of ranks of a run. */
 export const membersPerRoom = 64

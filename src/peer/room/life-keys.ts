@@ -25,7 +25,7 @@ export interface Signature {
 /** Signs for one life, and checks what others have signed. */
 export interface Signer {
   sign(text: string): Promise<Signature>
-  /** Tells whether that life has signed this text. */
+  /** Returns whether that life has signed this text. */
   verify(life: string, text: string, signed: Signature): Promise<boolean>
 }
 
@@ -91,7 +91,7 @@ export class LifeSigner implements Signer {
   }
 }
 
-/** Null for a key that is none, or not that life's. */
+/** Null for an invalid key, or one that is not that life's. */
 async function publicKeyOf(life: string, key: string): Promise<CryptoKey | null> {
   try {
     const bytes = fromBase64Url(key)

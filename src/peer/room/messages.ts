@@ -22,7 +22,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *    letIn -> (the maker)         its answer to one of them
  *    handOver -> (the maker)      another member is the maker from now on; not during a run
  *    remove -> (the maker)        a member goes, which gets the refusal `removed`; one of a run ends it
- *    <- moved                     with a `remove`, to the others: sealed, the key of the room in which they meet from now on
+ *    <- moved                     with a `remove`, to the others: sealed, the key of the room that they enter from now on
  *    reach <->                    sealed, between neighbours in the ring that waits: links by which they know how far they are (lobby-links.ts)
  *    start -> (the maker)         the settings of a run
  *    <- ice                       the ICE servers for the links of the assignment that follows; not where there are none
@@ -45,7 +45,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *
  *    store ->, <- stored          the room's store: store-messages.ts
  *    ice ->, <- ice               ICE servers with fresh credentials
- *    ping ->, <- pong             a tab measures its round trip; pings of the server's own run the other way
+ *    ping ->, <- pong             a tab measures its round trip; the server also pings tabs
  *
  * A member may enter with a token that its tab alone knows. That of who made the room, or was handed it, is the room's: the member that shows it
  * is the maker again, at once or when the run that is on has ended. Further ranks of a tab (`isFurther`) show its token too, and are no maker for
@@ -71,7 +71,7 @@ export const protocolVersion = 17
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'
 
-/** The path on the page's own port where the server tells its pages about itself: `ServerFacts` as JSON. */
+/** The path on the page's own port where the server gives its pages facts about itself: `ServerFacts` as JSON. */
 export const serverFactsPath = '/server.json'
 
 export const serverFactsSchema = v.object({
@@ -128,7 +128,7 @@ export const limits = {
   idleMs: 3_600_000,
   /** Changes of a lobby within this time go out in one message. */
   lobbyDelayMs: 20,
-  /** Lobbies that only tell what members changed about themselves are at least this far apart. */
+  /** Lobbies that only have what members changed about themselves are at least this far apart. */
   lobbyUpdateMs: 1_000,
   /** Token bucket of a room's lobbies, and of its messages of who waits to be let in: a class of 64 comes within a minute. */
   newsPerSec: 2,
@@ -242,7 +242,7 @@ const boxSchema = v.pipe(v.string(), v.maxLength(limits.boxChars), v.regex(/^[\w
 export const transportChoices = ['auto', 'fallback', 'webrtc', 'port', 'relay'] as const
 /**
  * `auto`: MessagePorts between tabs of one browser, WebRTC between others. `fallback`: the same, and through the server, where it relays and both
- * sides say so, between those that WebRTC does not link. The rest forces one kind.
+ * sides choose this, between those that WebRTC does not link. The rest forces one kind.
  */
 export type TransportChoice = (typeof transportChoices)[number]
 

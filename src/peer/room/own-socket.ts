@@ -12,7 +12,7 @@ export function ownSocket(): BinarySocketConstructor | undefined {
   if (!WebSocket || 'location' in globalThis) return WebSocket as BinarySocketConstructor
   return class extends (WebSocket as unknown as SocketWithHeaders) {
     constructor(url: string) {
-      // Servers take sockets of their own pages, and a process has no page.
+      // Servers accept only sockets whose `Origin` is theirs, and a process has no page that sets it.
       super(url, { headers: { Origin: new URL(url).origin.replace(/^ws/, 'http') } })
     }
   }

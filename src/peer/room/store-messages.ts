@@ -14,7 +14,7 @@ import * as v from 'valibot'
 const id = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
 const integer = v.pipe(v.number(), v.safeInteger())
 const base64Url = v.pipe(v.string(), v.regex(/^[\w-]+$/, 'base64url'))
-/** The server tells in words which length is too much. */
+/** No max length here: the server's refusal says which length is too much. */
 const key = v.string()
 const timeoutMs = v.pipe(integer, v.minValue(0), v.maxValue(2 ** 31 - 1))
 const tag = v.pipe(v.string(), v.regex(/^[\w-]{43}$/, '43 characters of base64url'))

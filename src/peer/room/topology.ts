@@ -17,7 +17,7 @@ export function linkKind(a: MemberInfo, b: MemberInfo): AssignedLink['kind'] | n
   return a.transport === 'port' || b.transport === 'port' ? null : 'webrtc'
 }
 
-/** Tells whether two members that WebRTC is to join may send through the server instead. */
+/** Returns whether two members that WebRTC is to join may send through the server instead. */
 export const canFallBack = (a: MemberInfo, b: MemberInfo): boolean =>
   a.transport === 'fallback' && b.transport === 'fallback' && linkKind(a, b) === 'webrtc'
 

@@ -16,7 +16,7 @@ export const limits = {
   addressesKept: 16_384,
   /**
    * Of an elastic run: members that are in it or may come back to it; of which rosters the first half is known; newcomers that get no links; and
-   * how far a ballot may be above the newest one: so many rosters, and one for each second since.
+   * how far a ballot may be above the newest one: this many rosters, and one more for each second since.
    */
   seatsPerRun: 128,
   halvesPerRun: 64,

@@ -120,7 +120,7 @@ export class Linking {
   /** From `assign` until all are to be ready. units: ms. */
   readonly readyMs: number
 
-  /** Tells all members their parts. `elastic`: as in the message. */
+  /** Sends all members their assignments. `elastic`: as in the message. */
   constructor(
     private readonly room: RunRoom,
     readonly epoch: number,

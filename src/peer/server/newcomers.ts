@@ -16,7 +16,7 @@ export interface BegunRun {
   readonly key: string
   readonly settings: JsonValue
   ranks(): readonly Member[]
-  /** Tells whether the member is to get links: it has none from a rank that it has or had, and is in no other run. */
+  /** Returns whether the member is to get links: it has none from a rank that it has or had, and is in no other run. */
   isFree(member: Member): boolean
   /** Ranks may still come back that newcomers are to be linked to. */
   isGathering(): boolean
@@ -29,14 +29,14 @@ export interface BegunRun {
 
 /**
  * Newcomers to an elastic run that is on get links (`newcomerEdges`), in an epoch for it, while the ranks train. One such linking at a time, of
- * so many that nobody has more links to form than in a full mesh:
+ * as many newcomers as leave nobody more links to form than in a full mesh:
  *
  *   newcomer -1 s-> assign to ranks and newcomers -all ready-> start: the newcomers are ranks
  *                     |  linkDown, abort of a newcomer: without it, for the rest of the run; after linkDown of one that was a rank until it
  *                     |  is heard again
  *                     |  a rank or a newcomer is lost: without it
  *                     |  not ready in time: without those newcomers, until they are heard again
- *                     |  20 s after the first newcomer is ready, and a rank does not say so: with it
+ *                     |  20 s after the first newcomer is ready, and a rank does not report it: with it
  *                     +-no newcomer left-> abort to the ranks, which close its links
  */
 export class Newcomers {
@@ -175,7 +175,7 @@ export class Newcomers {
     this.cancelReady = env.after(limits.readyMs + fallbackMs, () => this.endWait())
   }
 
-  /** Not all have their links. Where newcomers have theirs, ranks have them too, whether they say so or not. */
+  /** Ends a wait in which not all have reported their links. If newcomers have theirs, ranks have them too, even unreported. */
   private endWait(): void {
     const { late, places } = this.linking!
     const why = this.linking!.lateText()

@@ -36,9 +36,9 @@ export interface RendezvousHost {
   close(connectionId: string, text: string): void
   /** True when `proof` is HMAC-SHA-256 over `proofText(room, nonce)` under `authKey`; all but `room` in hex. */
   verify(authKey: string, room: string, nonce: string, proof: string): boolean
-  /** Tells whether this room may be made under this key; absent: any may. */
+  /** Returns whether this room may be made under this key; absent: any may. */
   mayCreate?(room: string, authKey: string): boolean
-  /** Tells whether `proof` is the HMAC of `roomKeyText(room, nonce)` under the server's room key; absent: no key is needed to make rooms. */
+  /** Returns whether `proof` is the HMAC of `roomKeyText(room, nonce)` under the server's room key; absent: no key is needed to make rooms. */
   isRoomKey?(room: string, nonce: string, proof: string): boolean
   /** True if the maker of a room lets each newcomer in; default: who has the key is in. */
   asks?: boolean
@@ -204,18 +204,18 @@ export class Rendezvous {
     } else this.refuse(connection, 'bad-message', 'expected JSON text, got binary.', null, true)
   }
 
-  /** So many bytes that `RelaySockets.pass` was given have left this process. */
+  /** Notes that bytes given to `RelaySockets.pass` have left this process. */
   passed(connectionId: string, sizeBytes: number): void {
     this.connections.get(connectionId)?.place?.room.relay?.passed(connectionId, sizeBytes)
   }
 
-  /** A socket has ended by itself. */
+  /** Takes the end of a socket that the server did not close. */
   lost(connectionId: string, text: string): void {
     const connection = this.connections.get(connectionId)
     if (connection) this.leave(connection, text, 'ended')
   }
 
-  /** Tells everyone that the server ends, and closes every connection. */
+  /** Refuses everyone with `shutting-down`, and closes every connection. */
   shutDown(): void {
     for (const connection of [...this.connections.values()]) {
       this.refuse(connection, 'shutting-down', 'the signaling server was stopped.', null, true)
@@ -352,7 +352,7 @@ export class Rendezvous {
     this.admit(connection, room, message)
   }
 
-  /** Tells whether the server wants no key, or got the right one; otherwise it refuses the connection. */
+  /** Returns whether the server wants no key, or got the right one; otherwise it refuses the connection. */
   private hasRoomKey(connection: Connection, { room, keyProof }: MessageOf<'create'>): boolean {
     if (!this.host.isRoomKey) return true
     if (keyProof === undefined) {

@@ -24,7 +24,7 @@ export type RelayRefusal =
 export interface RelaySockets {
   /** Queues `bytes` for a connection. `Rendezvous.passed` is called with their number when they have left this process. */
   pass(connectionId: string, bytes: Uint8Array): void
-  /** Stops reading from a connection, so that its sender's network stops too, and goes on. */
+  /** Stops reading from a connection, so that its sender's network stops too; `resume` reads again. */
   pause(connectionId: string): void
   resume(connectionId: string): void
 }
@@ -83,7 +83,7 @@ export class RoomRelay {
     return this.ends.has(connectionId)
   }
 
-  /** Tells whether nothing can be heard from this end, because it is not read. */
+  /** Returns whether this end is not read, so that its silence means nothing. */
   isPaused(connectionId: string): boolean {
     return (this.ends.get(connectionId)?.holds.size ?? 0) > 0
   }

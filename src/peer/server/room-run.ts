@@ -71,9 +71,9 @@ interface Elastic {
  * An elastic run that has been RUNNING stays so until it is over. Its members decide among themselves who the ranks are, over the links that
  * they have, and the server helps:
  *
- * - It tells the others who is gone, and until the members say otherwise the rest are the ranks, in their order.
+ * - It sends the others who is gone, and until the members say otherwise the rest are the ranks, in their order.
  * - It gives newcomers links (newcomers.ts), each time in a new epoch. They are ranks from then on, after the others.
- * - `ranks` tells it who the ranks are. A member that was one and is none any more gets no links until it says `out`: then it is a newcomer.
+ * - By `ranks` it learns who the ranks are. A member that no longer is one gets no links until it says `out`: then it is a newcomer.
  * - Of two halves of the ranks it says which may continue (halves.ts).
  * - An end of a link between two ranks is no news to it. An abort of a rank ends the run for all.
  * - A rank whose socket ended has its rank again when it comes back, unless the members say otherwise. One that brings a run that the room does
@@ -127,12 +127,12 @@ export class RoomRun {
     return this.ranks.indexOf(member)
   }
 
-  /** Tells whether the member stays in the run when its socket ends without a bye: the others wait for something of it. */
+  /** Returns whether the member stays in the run when its socket ends without a bye: the others wait for something of it. */
   keepsDetached(member: Member): boolean {
     return this.state === 'running' && this.key === null && this.isOwed(member)
   }
 
-  /** Tells whether the member is in another elastic run than the room's. */
+  /** Returns whether the member is in another elastic run than the room's. */
   isElsewhere({ cameInRun }: Member): boolean {
     return cameInRun !== undefined && cameInRun !== this.key
   }
@@ -212,7 +212,7 @@ export class RoomRun {
     if (this.elastic) this.setRanks()
   }
 
-  /** Tells whether who shows this token may be the member with that id: nobody else takes the seat of one that is in the run. */
+  /** Returns whether the holder of this token may be the member with that id: nobody else takes the seat of one that is in the run. */
   maySit(id: string, token: string | null): boolean {
     const own = (this.elastic ?? this.away)?.seats.get(id)
     return own === undefined || (token !== null && own === token)

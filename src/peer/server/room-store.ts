@@ -27,7 +27,7 @@ export interface RoomStoreHost {
 
 /** Cost of a key beside its text and value. units: bytes. */
 const keyBytes = 64
-/** Keys that did not come are named, up to so many. */
+/** Max number of keys that are named when they did not come. */
 const maxMissing = 32
 
 /**

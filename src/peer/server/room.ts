@@ -24,7 +24,7 @@ export interface RoomHost {
   readonly env: Env
   readonly limits: Limits
   send(connectionId: string, message: ServerMessage): void
-  /** Tells one connection why not. A fatal refusal closes it, and the member leaves. */
+  /** Sends one connection a refusal. A fatal one closes it, and the member leaves. */
   refuse(
     connectionId: string,
     code: Refusal,
@@ -225,7 +225,7 @@ export class Room {
     return this.seatOf(token, again)?.connectionId ?? undefined
   }
 
-  /** Tells whether the maker has to let in who comes with this token: not where a rank of its tab has been here, nor where nobody is. */
+  /** Returns whether the maker has to let in who comes with this token: not where a rank of its tab has been here, nor where nobody is. */
   mustAsk(token: string | undefined): boolean {
     const isKnown = token !== undefined && this.known.has(token)
     return !isKnown && this.members.some((one) => one.connectionId)
@@ -445,9 +445,9 @@ export class Room {
     })
   }
 
-  // --- telling ---
+  // --- lobbies ---
 
-  /** Tells everyone soon; what a member says of itself (`isUpdate`) at most once in `lobbyUpdateMs`. */
+  /** Sends everyone the lobby soon; after a change that a member made of itself (`isUpdate`) at most once in `lobbyUpdateMs`. */
   private lobbyChanged(isUpdate = false): void {
     const { env, limits } = this.host
     const soonMs = env.now() + Math.max(limits.lobbyDelayMs, this.news.waitMs)

@@ -58,7 +58,7 @@ export class SendWindow {
   }
 }
 
-/** So many ends that nobody needs any more are kept before the rest is moved up. */
+/** Max number of confirmed ends that are kept before the rest is moved up. */
 const maxConfirmed = 256
 
 export interface ReceiveWindowOptions {

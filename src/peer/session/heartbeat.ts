@@ -5,7 +5,7 @@ export interface HeartbeatOptions {
   now: () => number
   /** Runs `run` once, unless the session ends before. */
   after: (delayMs: number, run: () => void) => void
-  /** Tells whether PING may go, and whether silence counts: after our HELLO, and after theirs. */
+  /** Return whether PING may go, and whether silence counts: after our HELLO, and after theirs. */
   canPing: () => boolean
   canJudge: () => boolean
   sendPing: (serial: number) => void

@@ -38,7 +38,7 @@ import {
   sessionDefaults,
 } from './session-config.ts'
 
-/** Of what BYE tells. */
+/** Of the text in BYE. */
 const maxByeChars = 200
 
 export interface SessionOptions {
@@ -61,7 +61,7 @@ export class Session {
   readonly ready: Promise<void>
 
   /**
-   * A START or DATA frame. The header is reused for the next frame. For DATA the handler, or whoever holds the message,
+   * A START or DATA frame. The header is reused for the next frame. For DATA the handler, or the holder of the message,
    * calls `consumed(message.length)` when the bytes have been taken out.
    */
   onframe: (header: FrameHeader, message: Uint8Array<ArrayBuffer>) => void = ignore
@@ -70,7 +70,7 @@ export class Session {
   onwritable: () => void = ignore
   /** The other side has been silent for `suspectMs`, or is heard again. */
   onsuspect: (isSuspect: boolean, silentMs: number) => void = ignore
-  /** The other side, or the owner's handler, broke the protocol. The session goes on: the owner decides. */
+  /** The other side, or the owner's handler, broke the protocol. The session stays open: the owner decides. */
   onerror: (error: PeerError) => void = ignore
   /** Called once. */
   onend: (end: LinkEnd) => void = ignore
@@ -134,7 +134,7 @@ export class Session {
     this.ready = new Promise((resolve, reject) => {
       this.settleReady = { resolve, reject }
     })
-    // Whoever does not wait for `ready` hears of the same failure through `onend` or `onerror`.
+    // Owners that do not await `ready` get the same failure through `onend` or `onerror`.
     this.ready.catch(ignore)
 
     link.onmessage = (message) => this.receive(message)
@@ -223,7 +223,7 @@ export class Session {
 
   // Sending
 
-  /** Tells whether a DATA frame of `payloadBytes` may go now: credit is there, and room in the link. */
+  /** Returns whether a DATA frame of `payloadBytes` may go now: credit is there, and room in the link. */
   hasRoom(payloadBytes: number): boolean {
     if (!this.isReady || this.isByeSent) return false
     return this.sendWindow.hasRoom(headerBytes + payloadBytes) && this.link.room() > 0

@@ -37,7 +37,7 @@ export function keysOf(keys: readonly string[]): string[] {
   return [...keys]
 }
 
-/** The value's bytes, copied: the caller may go on writing into its array. errors: a TypeError for what has none. */
+/** The value's bytes, copied: the caller may write into its array later. errors: a TypeError for what has none. */
 export function bytesOf(where: string, value: string | Uint8Array): Uint8Array<ArrayBuffer> {
   if (typeof value === 'string') return new TextEncoder().encode(value)
   if (value instanceof Uint8Array && !isDetached(value)) return new Uint8Array(value)

@@ -10,7 +10,7 @@ export function counterText(value: number): Uint8Array {
  * Returns a counter after `amount` was added, `current` being its bytes, or undefined where there is none yet. As torch's HashStore,
  * it takes the whole number that a text begins with (C++'s stoll), and nothing at all for 0.
  *
- * errors: `config.invalid` for a text that begins with none, or a sum that a number does not hold exactly.
+ * errors: `config.invalid` for a text that begins with no number, or a sum that a number does not hold exactly.
  */
 export function sumOf(where: string, current: Uint8Array | undefined, amount: number): number {
   let from = 0

@@ -16,7 +16,7 @@ type Reply = { id: number; value: unknown } | { id: number; code: ErrorCode; tex
 
 /**
  * Answers the calls that come through `port` out of `shared`, and returns what ends that; `onbye` is called once, when it has ended, by that
- * or because the other side has closed its store. Of one that went without a word, the platform mostly tells nothing.
+ * or because the other side has closed its store. Most platforms do not report a side that ends without closing it.
  */
 export function serveStore(shared: HashStore, port: MessagePort, onbye: () => void): () => void {
   const store = shared.share()

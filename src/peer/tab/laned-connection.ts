@@ -8,7 +8,7 @@ import { wayLength } from './round-trip.ts'
 import { WebRtcConnection, type WebRtcOptions, type WebRtcStats } from './webrtc.ts'
 
 /**
- * How many lanes a round trip of so many ms or more is worth. Two tabs of one machine take less than 1 ms, one network 1 to 3. Measured over 22 ms: 4
+ * How many lanes a round trip of at least `fromMs` is worth. Two tabs of one machine take less than 1 ms, one network 1 to 3. Measured over 22 ms: 4
  * lanes carried 2.5 times what one did; over 84 ms: 4 carried 2.7 times, 8 carried 6.2 times as much (`npm run bench -- lanes`).
  */
 const lanesByRoundTrip = [
@@ -66,7 +66,7 @@ export class LanedConnection {
   #laneCount = 0
   /** The first lane's. */
   #attempt = 1
-  /** The answering side knows how many lanes there shall be, or that nobody will tell. */
+  /** Settled on the answering side when it knows how many lanes there shall be, or that the other side will not say. */
   #decide!: { resolve: (count: number) => void; reject: (error: PeerError) => void }
   readonly #decided = new Promise<number>((resolve, reject) => {
     this.#decide = { resolve, reject }

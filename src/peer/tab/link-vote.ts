@@ -14,7 +14,7 @@ export function voteIn(signal: unknown): boolean | undefined {
 }
 
 /**
- * Tells whether a connection that the relay may replace is up on both sides: each sends the other its result, and it stays if it is up on
+ * Decides whether a connection that the relay may replace is up on both sides: each sends the other its result, and it stays if it is up on
  * both.
  */
 export class LinkVote {
@@ -37,7 +37,7 @@ export class LinkVote {
   /**
    * Resolves when it is settled; a side that has no connection settles it for both at once. `send` takes this side's vote to the other.
    *
-   * errors: `peer.unreachable` where the other side, which has a connection, does not say so.
+   * errors: `peer.unreachable` where the other side does not vote in time.
    */
   async areUp(
     connecting: Promise<unknown>,

@@ -9,7 +9,7 @@ import { toUs } from '../room/microseconds.ts'
  * The links of a member to its neighbours in the ring while no run is on: by them everyone sees who is how far from whom, and who cannot be
  * reached, before Start. Nothing but small questions and answers travels there.
  *
- * One link for each edge of the ring. The member before it calls, measures and tells (`Measured.toNext`); the one behind it answers. Links follow
+ * One link for each edge of the ring. The member before it calls, measures and reports (`Measured.toNext`); the one behind it answers. Links follow
  * the room: who is a neighbour no more, and everyone once a run begins, closes its own. Each call has a number, so that nothing of an earlier one
  * is taken for a later one's.
  */
@@ -20,11 +20,11 @@ const measureEveryMs = 5_000
 /** Right after a call, and each time later. */
 const firstTrips = 5
 const laterTrips = 3
-/** The median of so many is reported. */
+/** Number of trips whose median is reported. */
 const keptTrips = 15
-/** A neighbour that does not answer a question for so long is not there: its tab is frozen. units: ms. */
+/** A neighbour that does not answer a question for this long counts as away: its tab is frozen. units: ms. */
 const answerMs = 10_000
-/** Where there is no way, the next call comes so much later; twice as much each time, up to the longest. units: ms. */
+/** Time until the next call where there is no way; twice as much each time, up to `againMaxMs`. units: ms. */
 const againMs = 15_000
 const againMaxMs = 120_000
 
@@ -76,7 +76,7 @@ export class LobbyLinks {
     this.#options = options
   }
 
-  /** The room as the server tells it. */
+  /** Takes the room as the server reports it. */
   roomIs({ state, members }: Pick<Lobby, 'state' | 'members'>): void {
     const isOn = state === 'assigned' || state === 'running'
     const own = members.findIndex(({ id }) => id === this.#options.ownId)
@@ -96,7 +96,7 @@ export class LobbyLinks {
     }
   }
 
-  /** Takes a neighbour's message. errors: `peer.protocol` for what is none of this. */
+  /** Takes a neighbour's message. errors: `peer.protocol` for anything else. */
   receive(from: string, data: unknown): void {
     const side = [this.#next, this.#previous].find((one) => one?.peer.id === from)
     if (!side) return // it crossed a change of the room
@@ -240,7 +240,7 @@ class Calling {
     this.#options.tell({ id: this.peer.id, us: null })
   }
 
-  /** It was up and has ended: its tab has gone, which the room will tell, or its network has changed. */
+  /** Takes the end of a link that was up: its tab has gone, which the room will report, or its network has changed. */
   #lost(call: number): void {
     if (this.#call !== call) return
     this.#drop()

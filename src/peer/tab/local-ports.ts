@@ -13,7 +13,7 @@ const pairTimeoutMs = 10_000
 export interface LocalPair {
   port: MessagePort
   /**
-   * Resolves within a few ms of the other tab's end: closed, crashed, or released. Ports themselves tell nobody (Chromium 156 fires no
+   * Resolves within a few ms of the other tab's end: closed, crashed, or released. Ports do not report that (Chromium 156 fires no
    * `close`, whether the other side was closed or its tab was closed, went elsewhere or crashed), so each side holds a Web Lock that the
    * other one waits for; the browser frees the locks of a dead tab. Never resolves where a browser has no Web Locks: there, heartbeats are left.
    */

@@ -77,7 +77,7 @@ export class RoomConnection {
     resolve: (received: readonly IceServer[]) => void
     reject: (error: PeerError) => void
   }[] = []
-  /** Round trips under way, the oldest first: when each began, and whom to tell. */
+  /** Round trips under way, the oldest first: when each began, and its promise. */
   private readonly pinging: { sinceMs: number; resolve: (ms: number) => void }[] = []
   /** True if the server relays links; known once `open` has resolved. */
   hasRelay = false

@@ -12,8 +12,8 @@ import type { SealedValue } from '../room/store-messages.ts'
  *   box = base64url(iv (12 random bytes) | AES-GCM(storeKey, iv, value, associated data: room, key))
  *   tag = base64url(HMAC-SHA-256(tagKey, length of key (4 bytes) | key | value))
  *
- * Boxes of equal values differ, so the server compares tags when it is asked for compareSet. What a tag tells it is which values of one key
- * are equal, and no more: under another key the same value has another tag.
+ * Boxes of equal values differ, so the server compares tags when it is asked for compareSet. A tag shows it which values of one key are equal,
+ * and no more: under another key the same value has another tag.
  *
  * The server can drop a value and give an older one of the same key; it can neither read one nor make one, nor move it to
  * another key or room. Keys, lengths and counters (values made by `add`) it sees, and could change the counters.

@@ -4,14 +4,14 @@ import { serveStore } from '../store/port-store.ts'
 import { lockFree } from './web-locks.ts'
 
 /**
- * The broker between the tabs of one browser: a SharedWorker that tells all of them one tag, by which they recognise
+ * The broker between the tabs of one browser: a SharedWorker that gives all of them one tag, by which they recognise
  * each other in a room's lobby, and hands every pair that asks for the same key the two ends of a MessageChannel.
  *
  * It also keeps stores, by which tabs find one another without a server: one for each room, as long as a tab has it open. A tab that has
  * gone is known by its lock; where a browser has no Web Locks, what it left stays until the last tab closes.
  *
  * It sees no data: messages on a port go from tab to tab. Storage partitions (another profile, a private window) have a
- * broker of their own and so another tag.
+ * separate broker and so another tag.
  */
 
 export type BrokerRequest =
@@ -54,7 +54,7 @@ function serve(tab: MessagePort): void {
 
   tab.onmessage = ({ data }: MessageEvent<BrokerRequest>) => {
     if (data.type === 'here') {
-      // Ports do not tell when a tab has gone.
+      // Ports do not report that a tab has gone.
       void lockFree(data.lock, new AbortController().signal).then(leave)
       return
     }

@@ -184,7 +184,7 @@ export class SignalClient {
     return this.connection.roundTrip()
   }
 
-  /** Tells the others what changed about this member. */
+  /** Sends the others what changed about this member. */
   update(info: MemberInfo): void {
     this.connection.info = info
     this.connection.send({ type: 'update', info })
@@ -306,7 +306,7 @@ export class SignalClient {
     this.connection.send({ type: 'linkDown', epoch, peerRank, text: plain(text) })
   }
 
-  /** This rank cannot go on: the epoch is over for everyone. */
+  /** Ends the epoch for everyone: this rank cannot continue. */
   abort(epoch: number, text: string): void {
     this.connection.send({ type: 'abort', epoch, text: plain(text) })
   }

@@ -26,7 +26,7 @@ export class StoreCalls {
   private lastId = 0
   private underWay = 0
   private outbox: Promise<void> = Promise.resolve()
-  /** Goes on with the outbox, where it waits for an answer or a token. */
+  /** Continues the outbox, where it waits for an answer or a token. */
   private wake: () => void = () => undefined
   private cancelPause: () => void = () => undefined
   private over: PeerError | null = null

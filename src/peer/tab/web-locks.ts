@@ -10,7 +10,7 @@ export function holdLock(name: string): Promise<() => void> {
   })
 }
 
-/** Resolves when whoever holds the lock has let go; never once `signal` has fired, nor without Web Locks. */
+/** Resolves when the holder of the lock has let go; never once `signal` has fired, nor without Web Locks. */
 export function lockFree(name: string, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     navigator.locks

@@ -264,7 +264,7 @@ export class WebRtcConnection {
     try {
       peer.send(data)
     } catch {
-      // The channel is closing, which its end will tell.
+      // The channel is closing, and its end will be reported.
     }
   }
 
