@@ -4,7 +4,7 @@ import { args, env } from './distributed/rendezvous/env.ts'
 import { stackOf } from './util/errors.ts'
 
 /**
- * The page of a rank of `tabring run`: it runs the user's module and tells the launcher how that ended.
+ * The page of a rank of `tabring run`: it runs the user's module and reports to the launcher how that ended.
  *
  * The launcher builds it around the module, which it calls `virtual:tabring-program`.
  */

@@ -60,7 +60,7 @@ async function finished(end: RunEnd): Promise<void> {
   })
 }
 
-/** Sends the trained parameters to whoever opened this tab. */
+/** Sends the trained parameters to the opener of this tab. */
 async function sendParameters(address: string): Promise<void> {
   const file = await fetch(await member.compute.exportParameters())
   const answer = await fetch(new URL(address, location.href), {
@@ -95,7 +95,7 @@ const member = new RoomMember({
 
 window.__tabringContinueWithout = () => member.continueWithout()
 
-/** The data that whoever opened this tab gives to the run. */
+/** Reads the data that the opener of this tab gives to the run. */
 async function readGiven(address: string): Promise<void> {
   const answer = await fetch(new URL(address, location.href))
   if (!answer.ok) {

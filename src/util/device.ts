@@ -30,7 +30,7 @@ export const deviceTypes: readonly DeviceType[] = ['webgpu', 'cpu', 'reference']
 export type DeviceChoice = DeviceType | 'auto'
 export const deviceChoices: readonly DeviceChoice[] = ['auto', ...deviceTypes]
 
-/** So many threads a device may have. */
+/** Max number of threads of a device. */
 export const maxThreads = 64
 
 /** Whether no adapter is needed. */

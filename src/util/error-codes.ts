@@ -153,7 +153,7 @@ export const errorCodes = {
 export const isErrorCode = (value: unknown): value is keyof typeof errorCodes =>
   typeof value === 'string' && Object.hasOwn(errorCodes, value)
 
-/** What a rank tells the others of an error. */
+/** An error as a rank sends it to the others. */
 export interface ErrorRecord {
   readonly code: keyof typeof errorCodes
   readonly message: string

@@ -3,7 +3,7 @@ import { TabringError } from './errors.ts'
 /**
  * Seeded randomness from a counter: the n-th number of a stream is a pure function of (seed, purpose, stream, n).
  *
- * Nothing has state that must be carried along, so every rank can make any part of any stream by itself, in any
+ * Nothing has state that must be carried along, so every rank can make any part of any stream alone, in any
  * order, and gets the same bits in Node and in every browser: only 32-bit integer operations and exact float
  * scaling are used.
  *

@@ -7,7 +7,7 @@ import { inLanes } from './trace-lanes.ts'
  * Spans of time for people to look at, kept while `trace` is on.
  *
  * Each is a performance.measure that the performance panel shows on a separate track, and an event of the Chrome trace that
- * `exportTrace` returns. Times are `performance.now()` of whoever notes them.
+ * `exportTrace` returns. Times are `performance.now()` of the context that notes them.
  */
 
 /**
@@ -96,7 +96,7 @@ const named = (what: string, pid: number, tid: number, name: string): TraceEvent
   args: { name },
 })
 
-/** Threads have numbers of their own over all ranks, and none is 0: Perfetto takes that one for another. */
+/** Threads have numbers that are unique over all ranks and not 0, which Perfetto gives another meaning. */
 const threadOf = (pid: number, track: number, lane = 0): number =>
   (pid + 1) * 1000 + lane * tracks.length + track
 

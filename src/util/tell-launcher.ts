@@ -4,7 +4,7 @@ export const deviceName = '__tabringDevice'
 const channels = new Map<string, BroadcastChannel>()
 
 /**
- * Tells whoever opened this tab, a launcher or a test, if it listens: by the page function `name`, and from a worker over a channel of that
+ * Sends a message to the opener of this tab, a launcher or a test, if it listens: by the page function `name`, and from a worker over a channel of that
  * name, on which its page listens in the tab's own browser context alone. Nothing happens where nobody listens.
  */
 export function tellLauncher(name: string, words: unknown): void {

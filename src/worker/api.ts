@@ -171,7 +171,7 @@ export interface ComputeApi {
   leave(): Promise<void>
   /** Ends the run on all ranks, or on this one alone, which the others take for lost: what is pending rejects with `reason`. A no-op when nothing runs. */
   abort(reason: string, isAlone?: boolean): Promise<void>
-  /** Lets go of the trained model: until the next run there is none to look at or to save. A no-op while one is under way. */
+  /** Lets go of the trained model: until the next run there is none to query or to save. A no-op while one is under way. */
   forget(): Promise<void>
   /** The trained parameters as a `.safetensors` file behind a blob URL; the caller revokes it. errors: `graph.misuse` before a run. */
   exportParameters(): Promise<string>

@@ -11,7 +11,7 @@ import { checkedDraft } from '../state/room-facts.ts'
 import type { Saving } from '../state/run.ts'
 import type { Store } from '../state/store.ts'
 
-/** The texts of the form that go on with a saved run. */
+/** The texts of the form that continue a saved run. */
 function draftFor({ name, config }: CheckpointSettings): [SettingKey, string][] {
   const saved = settings
     .filter(({ onResume }) => onResume !== 'own')
@@ -19,7 +19,7 @@ function draftFor({ name, config }: CheckpointSettings): [SettingKey, string][] 
   return [...saved, ['resume', name]]
 }
 
-/** Where the form's settings end a run no later than at what was saved: the setting that lets it go on as long again. */
+/** Where the form's settings end a run no later than at what was saved: the setting that lets it train for as long again. */
 export function longerThan(
   { step, samples }: CheckpointSettings,
   config: TrainConfig,

@@ -11,7 +11,7 @@ import { isMaker } from '../state/room-facts.ts'
 import { isRunning } from '../state/run-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 
-/** The checkpoints in this browser's private files: go on from one, download, delete, or bring a file. */
+/** The checkpoints in this browser's private files: continue from one, download, delete, or bring a file. */
 export function CheckpointList({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   const { checkpoints, checkpointNote, stage } = snapshot
   const chooser = useRef<HTMLInputElement>(null)

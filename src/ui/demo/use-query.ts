@@ -11,7 +11,7 @@ export interface Queried {
   readonly failure: string | null
 }
 
-/** Resolves when the page is next drawn, as `Store.nextDraw`; at once on a page that draws nothing by itself. */
+/** Resolves when the page is next drawn, as `Store.nextDraw`; at once on a page without a store. */
 export const NextDraw = createContext<() => Promise<void>>(async () => undefined)
 
 const nothingQueried = { answer: null, failure: null, turn: 0 }
@@ -22,7 +22,7 @@ const defaultEveryMs = 250
 const retryMs = 1000
 
 /**
- * Asks for a look again and again as the run goes on, one question at a time; not while the page is hidden, and not while nothing changes.
+ * Repeats a query during the run, one at a time; not while the page is hidden, and not while nothing changes.
  *
  * An answer to another `input` is shown at once, one that only follows the run with the next picture of the page.
  *

@@ -16,7 +16,7 @@ import { isRunning } from '../state/run-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { experimentLink } from './experiment-link.ts'
 
-/** The settings: a form for the maker between runs, a table for everyone else and while a run goes on. */
+/** The settings: a form for the maker between runs, a table for everyone else and during a run. */
 export function Experiment({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   const { lobby } = snapshot
   if (lobby && isMaker(snapshot) && !isRunning(snapshot)) {
@@ -184,7 +184,7 @@ function Field({ setting, snapshot, error, onChange }: FieldProps) {
 /** In the list of data; no demo's own set is called so. */
 const addressChoice = 'address'
 
-/** Whether the data of a draft is none of the demo's own, but where it is to be read. */
+/** Whether the data of a draft is an address to read it from, and not one of the demo's choices. */
 const isAddress = (snapshot: Snapshot): boolean =>
   Object.hasOwn(metaOf(snapshot), 'address') &&
   !dataChoices(snapshot).some(([name]) => name === snapshot.draft.data)

@@ -4,7 +4,7 @@ import type { SampleSpan, StepSample } from '../../trainer/watch/step-sample.ts'
  * How far the clocks of the ranks are apart, from what each says of the same collectives.
  *
  * A rank can know that all have begun a collective, or have got the last of it, only after each of them has begun it. So by true time
- * every rank's meeting or end comes after every rank's launch: each collective bounds the difference of two clocks from both sides. The
+ * every rank's matched call or end comes after every rank's launch: each collective bounds the difference of two clocks from both sides. The
  * bounds of the newest samples are joined; the estimate is their middle, and half of what is between them the most that it is off.
  * source: Cristian's algorithm, with collectives in the place of requests.
  */
@@ -16,7 +16,7 @@ export interface ClockDifference {
   readonly errorMs: number
 }
 
-/** Clocks drift by less than a tenth of a millisecond over so many seconds' samples. */
+/** Clocks drift by less than a tenth of a millisecond over this many samples. */
 const maxSets = 8
 /** What a browser rounds away of its clocks, and what differs between the origins of its tabs. units: ms. */
 const sameClockMs = 1.5

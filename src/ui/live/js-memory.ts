@@ -29,7 +29,7 @@ export function jsMemoryOf(breakdown: readonly MemoryPart[]): JsMemory {
   return { page: sumOf('Window'), workers: sumOf('DedicatedWorkerGlobalScope') }
 }
 
-/** Measured about every minute while `isOn` and the tab is seen; null before the first answer, and where the browser does not tell. */
+/** Measured about every minute while `isOn` and the tab is seen; null before the first answer, and where the browser does not measure it. */
 export function useJsMemory(isOn: boolean): JsMemory | null {
   const [memory, setMemory] = useState<JsMemory | null>(null)
   useEffect(() => {

@@ -78,7 +78,7 @@ export function alignedLanes(
   return { step: set[0].step, lengthMs, lanes }
 }
 
-/** Spans that overlap in rows of their own. */
+/** Spans, those that overlap in separate rows. */
 function apart(spans: readonly SampleSpan[]): LaneSpan[] {
   const ends: number[] = []
   return [...spans]

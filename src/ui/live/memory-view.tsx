@@ -13,7 +13,7 @@ function layerWords(layers: readonly string[] = []): string {
   return layers.length < 3 ? layers.join(', ') : `${layers[0]} … ${layers.at(-1)}`
 }
 
-/** Memory of each rank, as its worker tells it about every second, and what JavaScript holds in this tab. */
+/** Memory of each rank, as its worker reports it about every second, and what JavaScript holds in this tab. */
 export function MemoryView({ run }: { run: Run | null }) {
   const newest = run?.sampledSteps.at(-1)
   const js = useJsMemory(newest !== undefined && run?.end === null)

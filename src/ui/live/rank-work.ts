@@ -10,7 +10,7 @@ export interface RankWork {
   readonly waitShare: number
 }
 
-/** Single steps differ: so many of the newest sampled ones are taken together. */
+/** Number of newest sampled steps that are taken together, since single steps differ. */
 const maxSteps = 5
 
 /** Of each rank, over the newest sampled steps. Steps of a batch that is not full do not count. */
@@ -49,7 +49,7 @@ function isFull(
   return ys[at] - (at > 0 ? ys[at - 1] : 0) === fullestStep
 }
 
-/** What a rank does by itself. */
+/** Work that a rank does without others. */
 const workKinds: readonly SpanKind[] = [
   'data',
   'forward',

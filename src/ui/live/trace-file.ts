@@ -56,7 +56,7 @@ export function samplesTrace(
           })
       })
       inLanes(abutting(spans)).forEach((lane, n) => {
-        // Numbers of their own over all ranks, and none is 0, which Perfetto takes for another.
+        // Numbers that are unique over all ranks and not 0, which Perfetto gives another meaning.
         const tid = (rank + 1) * 1000 + n * tracks.length + track
         events.push(named('thread_name', rank, tid, n > 0 ? `${name} ${n + 1}` : name))
         for (const span of lane) events.push({ ...span, ph: 'X', pid: rank, tid })

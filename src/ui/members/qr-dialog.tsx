@@ -12,7 +12,7 @@ export function QrDialog({ link, onClose }: QrDialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
   useEffect(() => dialog.current!.showModal(), [])
   return (
-    // biome-ignore lint/a11y/useKeyWithClickEvents: a click beside it closes it, as Escape does by itself.
+    // biome-ignore lint/a11y/useKeyWithClickEvents: a click beside it closes it, as Escape does natively.
     <dialog
       ref={dialog}
       class="qr-dialog"

@@ -69,7 +69,7 @@ export function App({ snapshot, acts, views = {} }: AppProps) {
         )}
       </main>
       <footer class="foot">
-        {/* Tabs of their own: leaving this page leaves the room. */}
+        {/* Opened in new tabs: leaving this page leaves the room. */}
         <a href="selftest.html" target="_blank" rel="noopener">
           Self-test
         </a>

@@ -22,7 +22,7 @@ export function RunPanels({ snapshot, run, acts }: RunPanelsProps) {
         <Summary snapshot={snapshot} run={run} ending={run.end} acts={acts} />
       )}
       {hasStoppedLog(run) && <StoppedLog run={run} acts={acts} />}
-      {/* They tell of steps: before the first they would be empty frames. */}
+      {/* They show steps: before the first they would be empty frames. */}
       {run.step > 0 && (
         <>
           <GanttView run={run} acts={acts} />

@@ -8,7 +8,7 @@ interface CopyButtonProps {
   readonly class?: string
 }
 
-/** How long the button tells what became of it. units: ms. */
+/** How long the button shows the outcome. units: ms. */
 const tellMs = 2000
 
 /** Copies a text; where the browser does not permit it, selects the text in its field, so that the keyboard's own copy works. */

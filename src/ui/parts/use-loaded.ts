@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { messageOf } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 
-/** A part of the page that is loaded once it is wanted, null until then; `failure` tells why it has not come. `what` names it for people. */
+/** A part of the page that is loaded once it is wanted, null until then; `failure` says why it has not come. `what` names it for people. */
 export function useLoaded<T>(
   what: string,
   load: () => Promise<T>,

@@ -42,7 +42,7 @@ export const pointerOptions = (
   },
 })
 
-/** Where the pointer is, and no clicks: every plot of a group zooms by itself, to the same stretch. */
+/** Where the pointer is, and no clicks: each plot of a group zooms to the same stretch without this. */
 const pointingTogether = (key: string): uPlot.Cursor.Sync => ({
   key,
   scales: ['x', null],

@@ -7,7 +7,7 @@ export const radius = 84
 export const viewBox = '-150 -118 300 236'
 const nodeRadius = 17
 
-/** Beyond this many ranks the links carry no text of their own. */
+/** Max number of ranks whose links have a label each. */
 export const labelledRanks = 8
 
 /** A rank's circle: of more ranks smaller ones, so that the arcs between them are seen as far as there is room. */

@@ -14,7 +14,7 @@ import { LinkTable } from './link-table.tsx'
 import { arcOf, circleOf, labelledRanks, onChord, place, viewBox } from './place.ts'
 import { note, rateWords, words } from './ring-words.ts'
 
-/** The run's ranks, those of a run that goes on without this tab, or who would be one if it started now. */
+/** The run's ranks, those of a run that trains without this tab, or who would be one if it started now. */
 function ringMembers(snapshot: Snapshot): Run['members'] {
   const { run, lobby } = snapshot
   if (isWaitingForNext(snapshot)) {

@@ -1,14 +1,14 @@
 import type { RunEvent } from '../../worker/api.ts'
 import { afterOnPage } from './long-tests.ts'
 
-/** Within this a tab that has woken hears from the server what has become of the run. units: ms. */
+/** Time within which a tab that has woken hears from the server how the run is. units: ms. */
 export const askPersonMs = 4000
 
 type Pass = (event: RunEvent, atMs: number) => void
 
 /** Passes events on, and that a person has to decide only once it lasts: the question would come and go. */
 export function askOnceItLasts(pass: Pass, after = afterOnPage): Pass {
-  /** The newest of those that say so, passed on or not. */
+  /** The newest of those events, passed on or not. */
   let newest: Parameters<Pass> | undefined
   let isAsked = false
   let cancel: () => void = () => undefined

@@ -44,7 +44,7 @@ import { stopRun } from './stop-run.ts'
 /** From a change of the settings until it is sent to the others; a person may still be typing. units: ms. */
 const proposeAfterMs = 150
 
-/** Brings the tab into its room: what the member tells becomes actions, what people do becomes calls. */
+/** Brings the tab into its room: events of the member become actions, acts of people become calls. */
 export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker): Acts {
   const { dispatch } = bound(store)
   watchTests(store)
@@ -227,7 +227,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     },
     letIn: (id, isLetIn) => member.letIn(id, isLetIn),
     handOver(id) {
-      // The next maker goes on with what was chosen last.
+      // The next maker begins with what was chosen last.
       proposeNow()
       member.handOver(id)
     },

@@ -3,7 +3,7 @@ import type { Store } from '../state/store.ts'
 /** Shorter tests pass unnamed: a word that comes and goes within a moment is not read. units: ms. */
 export const longTestMs = 500
 
-/** Tells the store of each test that lasts. */
+/** Dispatches an action for each test that lasts. */
 export function watchTests(
   store: Store,
   after: (delayMs: number, run: () => void) => () => void = afterOnPage,

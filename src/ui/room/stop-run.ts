@@ -12,7 +12,7 @@ interface Stopping {
   readonly after: (delayMs: number, callback: () => void) => void
 }
 
-/** Ends the run on all ranks; one that saves itself pauses first, where it is saved, so that it can go on from there. */
+/** Ends the run on all ranks; one that saves itself pauses first, where it is saved, so that it can continue from there. */
 export function stopRun({ store, member, after }: Stopping): void {
   const { run, name } = store.snapshot
   store.dispatch({ type: 'stopping' })

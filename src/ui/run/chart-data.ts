@@ -14,7 +14,7 @@ export type Axis = (typeof axes)[number]
 export interface ChartLine {
   readonly id: string
   readonly slot: number
-  /** It goes on, or ended last: drawn with every step beside the smoothed line. */
+  /** It is running, or ended last: drawn with every step beside the smoothed line. */
   readonly isMain: boolean
   readonly xs: Float64Array
   readonly losses: Float64Array
@@ -37,7 +37,7 @@ export interface Shown {
 
 /** More points than any screen has columns are thinned. */
 const maxDrawn = 3000
-/** Tests are lines between points that a person may tell apart. */
+/** Max number of points of tests, which are lines between points that a person can distinguish. */
 const maxTestsDrawn = 400
 
 type Runs = Pick<Snapshot, 'run' | 'runs'>
@@ -71,7 +71,7 @@ export interface LegendRun {
   readonly id: string
   readonly slot: number
   readonly isShown: boolean
-  /** It goes on, and is always shown. */
+  /** It is running, and always shown. */
   readonly isRunning: boolean
 }
 

@@ -21,7 +21,7 @@ const header = [
 ]
 
 /**
- * These runs as CSV: a line for each point of the loss, the mean of so many steps up to this one, as is the metric of training; and each
+ * These runs as CSV: a line for each point of the loss, the mean of the steps since the point before, as is the metric of training; and each
  * test at the step that it was made behind. Where that is no point's it has a separate line, which has nothing of training. `metric` says
  * what the values are, shares from 0 to 1 for an accuracy. `nameOf` gives a run's name.
  *

@@ -1,5 +1,5 @@
 /**
- * How the lines of several runs look: by colour and by dashes, so that nobody needs colours to tell them apart.
+ * How the lines of several runs look: by colour and by dashes, so that nobody needs colours to distinguish them.
  *
  * Colours are the variables --run-0 to --run-5 of the page's theme (Okabe and Ito's, darkened or lightened for contrast).
  */

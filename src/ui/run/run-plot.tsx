@@ -70,7 +70,7 @@ const noWords = (_: uPlot, ticks: readonly number[]) => ticks.map(() => '')
 const shortNumbers = (_: uPlot, ticks: readonly number[]) =>
   ticks.map((tick) => String(Number(tick.toPrecision(3))))
 
-/** More points than these are a band of their own. */
+/** Max number of points that get marks; more would form a band. */
 const maxMarked = 60
 
 /** Whether so few of a column's points are in view that each gets a mark. */
@@ -106,7 +106,7 @@ function optionsFor({
     const line = { stroke, spanGaps: true, points: { show: false } }
     if (is === 'raw') return { ...line, stroke: `${stroke}66`, width: 1 }
     if (is === 'loss' || is === 'trainMetric')
-      // Alone, dashes tell tests from training, else one run from another.
+      // Alone, dashes distinguish tests from training, else one run from another.
       return { ...line, width: isMain ? 2 : 1.5, dash: isAlone ? [] : [...look.dash] }
     return {
       ...line,

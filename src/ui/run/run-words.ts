@@ -33,7 +33,7 @@ export function differingColumns(
 /** Cells are narrow: `mlp: 784–256–10, ReLU` is known by its first word. */
 const shortWords = (text: string) => text.split(/[:,(]/)[0].trim()
 
-/** What a run is called: the name that a person gave it, else its time and the settings that tell it from the others. */
+/** What a run is called: the name that a person gave it, else its time and the settings in which it differs from the others. */
 export function nameOfRun(run: KeptRun, columns: readonly RunColumn[], nowMs: number): string {
   if (run.name) return run.name
   const differing = columns.slice(0, 3).map(({ label, textOf }) => `${label} ${textOf(run)}`)

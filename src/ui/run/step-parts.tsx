@@ -23,7 +23,7 @@ const parts: readonly Part[] = [
   { key: 'audit', label: 'Audit', title: "Computing another rank's gradients again" },
 ]
 
-/** The parts to show: those of audits where there are any, with one rank without those of the ring, and as one where the device does not tell them apart. */
+/** The parts to show: those of audits where there are any, with one rank without those of the ring, and as one where the device does not distinguish them. */
 function partsOf(times: StepParts, worldSize: number): readonly Part[] {
   const isReport = times.forward > 0 || times.backward === 0
   return parts.flatMap((part) => {

@@ -6,7 +6,7 @@ export function checkpointWords(name: string): string {
   return step === undefined ? 'a checkpoint' : `step ${step}`
 }
 
-/** What a file is that a person wants to go on from and that is no checkpoint of a run, and what to do. */
+/** The words for a file that a person wants to continue from but that is no checkpoint of a run: what it is, and what to do. */
 export function fileWords(name: string, holds: NotARun): string {
   if (holds === 'weights') {
     return `${name} holds only a model’s weights, from “Download weights”. Resuming a run also needs the optimizer state and the position in the data: choose a checkpoint, downloaded with ↓ in this list.`

@@ -10,7 +10,7 @@ export interface Acts {
   start(): void
   /** Takes these members out of the room, and starts with the others. */
   startWithout(ids: readonly string[]): void
-  /** Goes on with the run that has ended, from its last checkpoint in this browser. */
+  /** Continues the run that has ended, from its last checkpoint in this browser. */
   continueRun(): void
   stop(): void
   /** Default settings, an empty chart, no model. */
@@ -61,11 +61,11 @@ export interface Acts {
   showRun(id: string, isShown: boolean): void
   nameRun(id: string, name: string): void
   deleteRun(id: string): void
-  /** Takes the settings of the run that saved a checkpoint, to go on from it. */
+  /** Takes the settings of the run that saved a checkpoint, to continue from it. */
   goOnFrom(file: ShelvedCheckpoint): void
   downloadCheckpoint(file: ShelvedCheckpoint): void
   deleteCheckpoint(file: ShelvedCheckpoint): void
-  /** Puts a file among the checkpoints of this browser, and goes on from it. */
+  /** Puts a file among the checkpoints of this browser, and continues from it. */
   uploadCheckpoint(file: File): void
   /** Enters the room again, with the settings in the address. */
   reenter(): void

@@ -1,12 +1,12 @@
 /** At most this many snapshots a second reach the views: digits that change faster cannot be read. */
 export const snapshotsPerSec = 15
 
-/** Drawing what a run tells is to take this part of the main thread; with what else a page does it stays below 30 ms a second. */
+/** Share of the main thread that drawing a run's events may take; with what else a page does it stays below 30 ms a second. */
 const share = 0.013
 
 /**
- * What is drawn rarely is drawn at multiples of one of these, by the clock: tabs beside each other then show the same step, and what a run
- * tells is drawn so often at least, however slow the machine. units: ms.
+ * What is drawn rarely is drawn at multiples of one of these, by the clock: tabs beside each other then show the same step, and events are drawn
+ * at least this often, however slow the machine. units: ms.
  */
 const slowTicksMs = [750, 1000, 1500, 2000]
 

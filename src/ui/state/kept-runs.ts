@@ -51,9 +51,9 @@ export interface KeptRun {
   readonly slot: number
 }
 
-/** So many runs are kept; the oldest give way. */
+/** Max number of runs that are kept; the oldest give way. */
 export const maxRuns = 30
-/** So many lines are drawn at once, unless a person asks for more. */
+/** Max number of lines that are drawn at once, unless a person asks for more. */
 const maxShown = 6
 /** Points that are kept of each run. */
 export const maxPoints = 1000
@@ -77,7 +77,7 @@ export function reduceRuns(before: Snapshot, after: Snapshot, action: Action): r
     case 'runNamed':
       return change(action.id, { name: action.name })
     case 'reset':
-      // They stay in the table, for whoever wants to see them again.
+      // They stay in the table, where a person can show them again.
       return after !== before && runs.some(({ isShown }) => isShown)
         ? runs.map((run) => ({ ...run, isShown: false }))
         : runs
@@ -140,12 +140,12 @@ export function freeSlot(taken: readonly number[]): number {
 export const nextSlot = ({ runs }: Pick<Snapshot, 'runs'>): number =>
   freeSlot(runs.map(({ slot }) => slot))
 
-/** The runs of the table: those that have ended, and the one that goes on. */
+/** The runs of the table: those that have ended, and the current one. */
 export function allRuns({ runs, run }: Snapshot): readonly KeptRun[] {
   return run && !run.end && run.config && run.loss.length > 0 ? [...runs, runRow(run)] : runs
 }
 
-/** A row for the run that goes on: its numbers, without its points, which the chart has from the run itself. */
+/** A row for the current run: its numbers, without its points, which the chart has from the run itself. */
 function runRow(run: Run): KeptRun {
   const none = new Float64Array(0)
   return {

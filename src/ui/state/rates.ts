@@ -24,7 +24,7 @@ export interface Rates {
 }
 
 /**
- * Of the last seconds while the run goes on, NaN while all wait for somebody, then of the whole run, as its row in the run table has it.
+ * Of the last seconds during a run, NaN while all wait for somebody, then of the whole run, as its row in the run table has it.
  *
  * Tests are seldom or many: a window of seconds would hold none of them, or nothing else. So their time is spread over the steps between them.
  */

@@ -55,7 +55,7 @@ export function reduceRun(run: Run, action: RunAction): Run {
       return { ...run, isStopping: true }
     case 'stepping':
       if (action.isStepping) return { ...run, isStepping: run.paused !== null }
-      // A person goes on before the step that was let pass has ended: no pause comes behind it.
+      // A person resumes before the step that was let pass has ended: no pause follows it.
       return { ...run, isStepping: false, paused: run.isStepping ? null : run.paused }
     case 'finished':
       return {
@@ -78,7 +78,7 @@ function inGroup(run: Run, { epoch, rank, worldSize, members, links }: Assignmen
   const without = (some: Assignment['members'], others: Assignment['members']) =>
     some.filter(({ id }) => !others.some((one) => one.id === id)).map(({ name }) => name)
   const change = { left: without(run.members, members), came: without(members, run.members) }
-  // After a lost device, or with states that differ, the same ranks meet again.
+  // After a lost device, or with states that differ, the same ranks form a group again.
   const isChanged = change.left.length + change.came.length > 0
   return {
     ...run,

@@ -17,7 +17,7 @@ export function reduce(snapshot: Snapshot, action: Action): Snapshot {
   return runs === next.runs ? next : { ...next, runs }
 }
 
-/** Whoever ended the run is kept with it: in the room it may be back, and others may go. */
+/** Keeps the ranks that ended the run with it: in the room they may be back, and others may go. */
 function withLost(snapshot: Snapshot): Snapshot {
   const { run } = snapshot
   if (!run?.end || run.lost.length > 0) return snapshot
@@ -135,7 +135,7 @@ function withoutSaved(run: Run, { place, name }: ShelvedCheckpoint): Run {
 
 const failedSave = 'Saving this run failed'
 
-/** What a run tells, as far as it is not the run's alone. */
+/** Takes an event of a run that changes more than the run. */
 function withEvent(snapshot: Snapshot, action: Extract<Action, { type: 'event' }>): Snapshot {
   const { event } = action
   const next = { ...snapshot, run: snapshot.run && reduceRun(snapshot.run, action) }
@@ -149,7 +149,7 @@ function withEvent(snapshot: Snapshot, action: Extract<Action, { type: 'event' }
 }
 
 /**
- * The room as it is now. Who becomes its maker goes on with what was proposed; what the maker before had been given, and its checkpoints, are
+ * The room as it is now. Who becomes its maker takes over what was proposed; what the maker before had been given, and its checkpoints, are
  * not here, so the demo's own data and the beginning take their place.
  */
 function withLobby(snapshot: Snapshot, lobby: Lobby, ownId: string | null): Snapshot {

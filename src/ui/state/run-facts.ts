@@ -3,7 +3,7 @@ import type { Snapshot } from './snapshot.ts'
 
 /** What views ask of the run. */
 
-/** A run of this tab goes on. */
+/** Whether a run of this tab has begun and not ended. */
 export function isRunning({ run }: Snapshot): boolean {
   return run !== null && run.end === null
 }
@@ -48,7 +48,7 @@ export function unreachedRanks({ run }: Snapshot): readonly number[] {
   return run.peers.filter((rank) => !(rank in run.ways) && (!ranks || ranks.includes(rank)))
 }
 
-/** Ranks that a run in hand has lost, or that ended it by going; who leaves behind its end is none of them. */
+/** Ranks that the current run has lost, or that ended it by going; not those that left after its end. */
 export function goneRanks(snapshot: Snapshot): readonly number[] {
   const { run } = snapshot
   return run?.end ? run.lost : outsideRanks(snapshot)

@@ -5,7 +5,7 @@ import type { Run } from './run.ts'
 export function secondsOf({ end, seconds }: Pick<Run, 'end' | 'seconds'>): number {
   const lastStep = last(seconds)
   if (end?.kind !== 'finished') return lastStep
-  // The last test comes after the last step; the page's clock tells steps a little later than the worker's.
+  // The last test comes after the last step; the page's clock has steps a little later than the worker's.
   return lastStep > end.result.seconds ? lastStep : end.result.seconds
 }
 

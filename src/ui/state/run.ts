@@ -43,7 +43,7 @@ export interface Run {
   readonly members: Assignment['members']
   /** Those that this rank is linked to. */
   readonly peers: readonly number[]
-  /** Ranks whose going ended the run; empty while it goes on, and where another end came. */
+  /** Ranks whose going ended the run; empty during the run, and after any other end. */
   readonly lost: readonly number[]
   /** By rank: this rank's links that are up, as they go. */
   readonly ways: Readonly<Record<number, AssignedLink['kind']>>
@@ -86,7 +86,7 @@ export interface Run {
   readonly log: RunLog
   /** With `exact`: of the state before the newest step; null before that. */
   readonly stateHash: string | null
-  /** With `exact`: whose bits were found to be others than the run's, as `RunEvent` tells; by name. */
+  /** With `exact`: whose bits were found to differ from the run's, as in `RunEvent`; by name. */
   readonly unlike: readonly {
     readonly step: number
     readonly who: readonly string[]
@@ -105,7 +105,7 @@ export interface Run {
   readonly tests: readonly TestTaken[]
   /** In tests that are over. */
   readonly testedMs: number
-  /** The checkpoint that the run goes on from, as rank 0 tells of it. */
+  /** The checkpoint that the run continues from, as rank 0 reports it. */
   readonly resumed: {
     readonly step: number
     /** Ranks that have a file of it, where they were asked. */
@@ -140,7 +140,7 @@ export interface Run {
   readonly silent: readonly number[]
   /** All ranks hold behind this step; by those ranks. */
   readonly paused: { readonly step: number; readonly by: readonly number[] } | null
-  /** One step is let pass: the pause goes on behind it, and the page shows it all the while. */
+  /** One step is let pass: the pause continues after it, and the page shows it all the while. */
   readonly isStepping: boolean
   /** In pauses that are over. */
   readonly pausedMs: number

@@ -28,7 +28,7 @@ export function startsFrom({ draft, checkpoints }: Snapshot): string | null {
   return file ? `step ${file.step}` : checkpointWords(resume)
 }
 
-/** The step and the settings by which the maker can go on with a run that has ended too early; null where there is nothing of it here. */
+/** The step and the settings by which the maker can continue a run that has ended too early; null where there is nothing of it here. */
 export function continued(
   snapshot: Snapshot,
 ): { readonly step: number; readonly config: TrainConfig } | null {

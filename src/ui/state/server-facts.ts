@@ -4,7 +4,7 @@ import { type ServerFacts, serverFactsPath, serverFactsSchema } from '../../peer
 /** From a failed read until the next: this long at first, then twice as long each time. units: ms. */
 const retryMs = { first: 500, max: 4_000 }
 
-/** What the page's server tells about itself; null where it does not, as another server (Vite's, say) than `npm start`. */
+/** Reads the facts that the page's server gives about itself; null for a server without them, such as Vite's. */
 export async function readServerFacts(): Promise<ServerFacts | null> {
   for (let waitMs = retryMs.first; ; waitMs *= 2) {
     try {

@@ -77,7 +77,7 @@ export interface Snapshot {
   readonly runs: readonly KeptRun[]
   /** Of runs in this browser's private files; null before they are known. */
   readonly checkpoints: readonly ShelvedCheckpoint[] | null
-  /** How often this tab was reset: what views hold of their own is gone with each. */
+  /** How often this tab was reset: each also clears the state inside views. */
   readonly resets: number
   /** What came of the last thing that was done with them. */
   readonly checkpointNote: { readonly text: string; readonly isError: boolean } | null

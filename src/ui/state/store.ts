@@ -18,7 +18,7 @@ export interface Surface {
 }
 
 /**
- * Holds the snapshot: every action counts at once, views see the newest at most 15 times a second, what only tells how a run goes on as often as `DrawPace`
+ * Holds the snapshot: every action counts at once, views see the newest at most 15 times a second, progress of a run as often as `DrawPace`
  * says, on a frame, and not at all while the tab is hidden (call `show` when that ends).
  */
 export class Store {

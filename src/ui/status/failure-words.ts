@@ -14,7 +14,7 @@ export const inPageWords = (text: string): string =>
 export const asSentence = (text: string): string =>
   /^\S*:\/\//.test(text) ? text : capitalized(text)
 
-/** What it means that a run ended by an error of this code at this step, and what to do; null where the error says so itself. */
+/** What it means that a run ended by an error of this code at this step, and what to do; null where the error is plain enough. */
 export function plainFailure(code: string, step: number): string | null {
   if (code !== 'train.nan') return null
   const when = step > 0 ? `after step ${step}` : 'in its first step'

@@ -74,7 +74,7 @@ export function StatusStrip({ snapshot, acts }: { snapshot: Snapshot; acts: Acts
   )
 }
 
-/** For who may, while steps are made, and through the tests between them: pauses all ranks behind one step, and lets them go on. */
+/** For who may, while steps are made, and through the tests between them: pauses all ranks after one step, and resumes them. */
 function PauseAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   const { run } = snapshot
   if (!run || !isInCharge(snapshot) || run.isStopping) return null

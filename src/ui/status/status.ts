@@ -359,7 +359,7 @@ function loadingWords(run: Run): string {
   return `One rank is sending the user-supplied data to all${sent}.`
 }
 
-/** Which checkpoint a run goes on from, and by what its bits are others than the saved run's. */
+/** Which checkpoint a run continues from, and why its bits differ from the saved run's. */
 function resumedWords({ resumed, worldSize }: Run): string {
   if (!resumed) return ''
   const { step, holders, differences } = resumed

@@ -38,7 +38,7 @@ export interface StripFocus {
 }
 
 /**
- * Keeps the focus in the strip when the button that has it goes away: on the heading while a run goes on, then on the button that goes further.
+ * Keeps the focus in the strip when the button that has it goes away: on the heading during a run, then on the button for the next act.
  *
  * Held keys, and clicks right after a run began or ended, are taken away: they were meant for the button before. A button that only opens a dialog does nothing that cannot be taken back: it takes them.
  */

@@ -87,7 +87,7 @@ function partiesAhead(snapshot: Snapshot): Parties | null {
   return fromOwn.length > 0 ? { ranks: fromOwn, is: 'own' } : { ranks: broken[0], is: 'pair' }
 }
 
-/** Who could not be reached, as this tab's links and the room tell it. */
+/** Who could not be reached, by this tab's links and the room. */
 function partiesOf(run: Run, { code, ranks = [] }: Failure): Parties | null {
   if (code !== 'peer.late' && code !== 'peer.unreachable') return null
   const unreached = ranks.filter((rank) => rank !== run.rank && rank < run.members.length)

@@ -271,7 +271,7 @@ class ComputeWorker implements ComputeApi {
         linksBefore: ways && ways === this.#measured?.ways ? this.#measured.links : undefined,
         baseUrl,
         onEvent: (event) => {
-          // The ranks have met, and this one has the newest state.
+          // The group has formed, and this rank has the newest state.
           if (event.event === 'regrouped') elastic?.hasState()
           batches.add(event)
         },

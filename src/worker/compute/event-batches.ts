@@ -3,7 +3,7 @@ import type { RunEvent, TimedEvent } from '../api.ts'
 /** Steps and tests are posted at least so far apart: a message costs the page about 0.3 ms, however much is in it. units: ms. */
 const batchMs = 100
 
-/** What a run tells its page, many quick steps and tests in one message; all else goes at once, behind what was before it. */
+/** Sends a run's events to its page, many quick steps and tests in one message; all else goes at once, after what was before it. */
 export class EventBatches {
   readonly #post: (events: readonly TimedEvent[]) => void
   readonly #now: () => number

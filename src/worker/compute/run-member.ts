@@ -15,7 +15,7 @@ import { PeerError, type TabringError } from '../../util/errors.ts'
 import { orAbort } from '../../util/or-abort.ts'
 import type { Admission, ElasticPlace, FirstHalf, Membership } from '../api.ts'
 
-/** A member that has promised to be in the next group says so at once; one that does not is as good as lost. units: ms. */
+/** Time for the hello of a member that has promised to be in the next group: it comes at once, or the member counts as lost. units: ms. */
 const helloMs = 8000
 /** For the links to the ranks beside this one in the ring, before its group forms: those ranks wait for it no longer than `helloMs`. units: ms. */
 const linkMs = 6000
@@ -77,7 +77,7 @@ export class RunMember {
   /** Ends the forming of a group. */
   #fail: (error: PeerError) => void = () => undefined
   #rank: number
-  /** Which half of the roster with this ballot has asked the server first, once it says so. */
+  /** Which half of the roster with this ballot has asked the server first, once it answers. */
   #asked: { ballot: number; answer: (first: FirstHalf) => void } | undefined
   #cancelSilence: () => void = () => undefined
   /** Called when a link is there, or cannot be. */
@@ -358,7 +358,7 @@ export class RunMember {
     this.#member.continueWithout()
   }
 
-  /** The error of a rank that has failed alone, which says so. Where it was evicted, another try would end in the same way. */
+  /** The error of a rank that has failed alone, with that as its reason. Where it was evicted, another try would end in the same way. */
   failedAlone({ code, message }: TabringError, isPutOut: boolean): TabringError {
     return leftOutError(code, message, isPutOut ? 'barred' : 'again')
   }

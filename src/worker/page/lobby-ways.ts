@@ -121,7 +121,7 @@ class WebRtcWay implements LobbyWay {
       rtc: { iceServers: [...iceServers] },
       onChannel: () => undefined, // no gradients
       onSignal: (attempt, signals) => say({ attempt, signals }),
-      onDown: () => undefined, // the next question tells
+      onDown: () => undefined, // the next question shows it
     })
     this.#connection = connection
     connection.start()

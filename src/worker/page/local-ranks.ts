@@ -8,7 +8,7 @@ import { type ComputeClient, type StartWorker, startCompute } from './client.ts'
 /**
  * Ranks of this page without a room: each a compute worker with its own device, all linked to all by ports. They share the GPU.
  *
- * One run at a time, on the first so many of them; workers and devices stay for the next one.
+ * One run at a time, on the first `worldSize` of them; workers and devices stay for the next one.
  */
 export class LocalRanks {
   readonly #startWorker: StartWorker
@@ -21,7 +21,7 @@ export class LocalRanks {
     this.#startWorker = startWorker
   }
 
-  /** Sees to so many ranks, whose devices open at once; returns what they compute on. errors: `gpu.unavailable`, `worker.dead`. */
+  /** Opens missing ranks up to `worldSize`, their devices in parallel; returns what they compute on. errors: `gpu.unavailable`, `worker.dead`. */
   async open(worldSize: number): Promise<AdapterFacts> {
     while (this.#ranks.length < worldSize && !this.#isClosed) {
       const compute = startCompute(this.#startWorker)

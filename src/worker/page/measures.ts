@@ -2,7 +2,7 @@ import type { Measured, ToNext } from '../../peer/room/messages.ts'
 import { toUs } from '../../peer/room/microseconds.ts'
 import type { Env } from '../../util/env.ts'
 
-/** Round trips to the server are measured this often while no run goes on, those of links in a run. units: ms. */
+/** Round trips to the server are measured this often between runs, those of links in a run. units: ms. */
 const idleEveryMs = 15_000
 const runEveryMs = 3_000
 /** The device is measured once the room has been left alone for so long: tabs that open take it for themselves. units: ms. */
@@ -11,7 +11,7 @@ const quietMs = 1_500
 const speedTries = 3
 /** Reports come at least this far apart. units: ms. */
 const tellEveryMs = 2_000
-/** The least of so many counts: what else goes on only makes a round trip longer. */
+/** Number of tries, of which the shortest counts: other work only makes a round trip longer. */
 const serverTries = 3
 /** A round trip that differs by less than both is no news. */
 const newsShare = 0.25
@@ -19,9 +19,9 @@ const newsUs = 200
 
 export interface MeasuresOptions {
   readonly env: Env
-  /** Tells the room. */
+  /** Sends the measurements to the room. */
   readonly tell: (measured: Measured) => void
-  /** GFLOP/s of the device; null where it has none to tell. Called while no run goes on, three times at most, and the most counts; may fail. */
+  /** GFLOP/s of the device; null where it has none. Called between runs, three times at most, and the max counts; may fail. */
   readonly speed: () => Promise<number | null>
   /** units: ms. */
   readonly serverRoundTrip: () => Promise<number>
@@ -39,7 +39,7 @@ export class Measures {
   #isOver = false
   #speedTries = 0
   #room = ''
-  /** Counts changes of what goes on: an answer to a question of before is dropped. */
+  /** Counts changes of room and run: an answer to a question from before is dropped. */
   #turn = 0
   #cancelCheck: () => void = () => undefined
   #cancelQuiet: () => void = () => undefined

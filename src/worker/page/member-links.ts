@@ -138,7 +138,7 @@ export class MemberLinks {
   }
 }
 
-/** What another tab has sent as JSON; null, which is no signal, for what is none. */
+/** Parses what another tab has sent; null, which is no signal, where it is no JSON. */
 function valueIn(data: string): JsonValue {
   try {
     return JSON.parse(data)

@@ -49,7 +49,7 @@ export interface RunListener {
   onConfig?: (config: TrainConfig) => void
   /** `atMs`: when it happened, as Unix time. */
   onEvent?: (event: RunEvent, atMs: number) => void
-  /** Why the run ended, where the room says so only after the end. */
+  /** Called with the reason of the end, where the room gives it only after the end. */
   onReason?: (error: RunError) => void
 }
 
@@ -65,7 +65,7 @@ export interface RunTab {
   readonly checkpoints: CheckpointAddress | undefined
   /** What the maker, another tab, has started. */
   readonly proposed: TrainConfig | null
-  /** Tells whether this tab, as the host, has removed that member. */
+  /** Returns whether this tab, as the host, has removed that member. */
   hasRemoved(id: string): boolean
   /** errors: `config.invalid`. */
   parse(settings: JsonValue): TrainConfig
@@ -103,7 +103,7 @@ interface Linking {
  *     assignment -> links, ready -> start -> train ... done -> all done: ended
  *                                              |
  *                             another assignment -> links to newcomers, ready -> start: they are admitted
- *                             who the ranks are: the worker decides with the others, and tells
+ *                             who the ranks are: the worker decides with the others, and reports
  */
 export class MemberRun {
   /** The worker trains. */
@@ -146,7 +146,7 @@ export class MemberRun {
   #asking: ReturnType<typeof setTimeout> | undefined
   /** By what the room's run was ended, until the worker has come to its end. */
   #aborted: RunError | undefined
-  /** Tells of the run's good end, while the worker leaves it. */
+  /** Called at the run's good end, while the worker leaves it. */
   #endWell: (() => void) | undefined
   #isOver = false
 
@@ -578,7 +578,7 @@ export class MemberRun {
   }
 
   /**
-   * Resolves when the run's epoch has ended on all ranks, or the server cannot tell.
+   * Resolves when the run's epoch has ended on all ranks, or the server is away or has another run.
    *
    * A connection that closes earlier would count as a loss at a neighbour, and take its channel's statistics along.
    */

@@ -433,7 +433,7 @@ export class RoomMember {
     this.#measures = undefined
   }
 
-  /** Tells the room, and those after it, what changed about this tab, as soon as it is in. */
+  /** Sends the room, and those after it, what changed about this tab, as soon as it is in. */
   update(change: MemberChange): void {
     this.#changes = { ...this.#changes, ...change }
     this.#tellRoom(change)

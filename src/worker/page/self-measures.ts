@@ -13,7 +13,7 @@ export interface SelfMeasuresOptions extends Pick<MeasuresOptions, 'speed' | 'li
   readonly ports: LocalPorts | null
   readonly isInRun: boolean
   readonly tell: (measured: Measured) => void
-  /** What a neighbour sent is none of this. */
+  /** Called when a neighbour sent anything else. */
   readonly refuse: (error: unknown) => void
 }
 

@@ -35,7 +35,7 @@ export class StartMarks {
     })
   }
 
-  /** Notes what a run tells, up to its first step. */
+  /** Notes a run's events, up to its first step. */
   take(event: RunEvent, atMs: number): void {
     if (this.#marked.has('step 1')) return
     if (event.event === 'phase') this.mark(event.phase, atMs)
