@@ -286,7 +286,7 @@ const ofTwoTensors = `add div eq ge gt le lt maximum minimum mul ne pow sub matm
 const namesIn = (text: string) => new Set(text.split(/\s+/))
 const [one, two] = [ofOneTensor, ofTwoTensors].map(namesIn)
 
-/** Arguments with which a function of tensors works; undefined for what is none. */
+/** Arguments with which a function of tensors works; undefined for other functions. */
 export function tensorArguments(name: string, make: Make): unknown[] | undefined {
   if (one.has(name)) return [make(square)]
   if (two.has(name)) return [make(square), make(square)]

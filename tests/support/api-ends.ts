@@ -159,7 +159,7 @@ const methodsIn = (prototype: object): string[] =>
     .filter(([key, { value }]) => typeof value === 'function' && key !== 'constructor')
     .map(([key]) => key)
 
-/** Classes of the library that have an ending method of their own, behind the exported ones. */
+/** Classes of the library that declare an ending method and are not exported. */
 export function endingClasses(): string[] {
   const hidden = hiddenMethods()
   const owners = exported

@@ -5,7 +5,7 @@ import { seededRandom } from '../../src/util/virtual-env.ts'
 import { bytes, type Element, elements, opsOf, reduced } from './collective-reference.ts'
 
 /**
- * The table of torch.distributed's functions by backend: every cell as something that a rank runs and checks by itself, wherever it is.
+ * The table of torch.distributed's functions by backend: every cell as something that a rank runs and checks alone, wherever it is.
  *
  * Ranks know each other's inputs, which are drawn from seeds, so each holds its own results against plain loops, bit for bit.
  */
@@ -20,7 +20,7 @@ export const cellBackends = {
 } as const
 export type CellBackend = keyof typeof cellBackends
 
-/** A prime, and so many that all-gathers and sums go round the ring. */
+/** A prime, and a length at which all-gathers and sums go round the ring. */
 const [prime, large] = [997, 70_001]
 /** These take or give an array for each rank, together as many elements. */
 const ofAllRanks = new Set([
@@ -39,7 +39,7 @@ const fewRanks = 4
 /** Which arrays a function is run with: `pairs` are all lengths with all types. */
 export type CellSet = 'pairs' | 'cover'
 
-/** What tabs run on so many ranks; ranks of one context run all pairs. `TABRING_CELLS=pairs` runs these in tabs too. */
+/** What tabs run on `size` ranks; ranks of one context run all pairs. `TABRING_CELLS=pairs` runs these in tabs too. */
 export const cellsInTabs = (size: number): CellSet => (size <= fewRanks ? 'pairs' : 'cover')
 
 /**
@@ -65,7 +65,7 @@ interface Cell {
   readonly length: number
   readonly type: string
   readonly element: Element
-  /** Rank `rank`'s elements: `length` of them, or so many. */
+  /** Rank `rank`'s elements: `length` of them, or `count`. */
   of(rank: number, count?: number): ElementArray
   /** What all ranks' elements come to. */
   total(op: ReduceOp, count?: number): ElementArray

@@ -101,7 +101,7 @@ export function reduced(
   return cell[0]!
 }
 
-/** What element `i` becomes at `owner` when machines are summed by themselves first: other machines as they are met, then its own ranks. */
+/** What element `i` becomes at `owner` when each machine is summed first: other machines in the order in which they occur, then its own ranks. */
 export function reducedByMachines(
   element: Element,
   inputs: readonly ElementArray[],
@@ -144,7 +144,7 @@ export function partsByMachine(machines: readonly number[], owner: number): numb
   return [...others.values(), ...own]
 }
 
-/** Who shares a machine: several ways for so many ranks. */
+/** Who shares a machine: several ways for `size` ranks. */
 export function layoutsOf(size: number): number[][] {
   const by = (machine: (rank: number) => number) =>
     Array.from({ length: size }, (_, rank) => machine(rank))

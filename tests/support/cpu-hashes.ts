@@ -49,7 +49,7 @@ export const inputOf = (name: keyof typeof hashedRuns, steps: number) => ({
   ...{ steps, lr: 0.01, exact: true, virtualWorkers: 4 },
 })
 
-/** The hash of the weights of each rank after so many steps, by threads and ranks. */
+/** The hash of the weights of each rank after `steps` steps, by threads and ranks. */
 export async function hashesOf(
   name: keyof typeof hashedRuns,
   steps: number,

@@ -3,8 +3,8 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { dataOfTabs, RankTabs, refuseChannels } from './rank-tabs.ts'
 
 /**
- * How tabs can go, and how soon the others must have stopped with the clear error. Of the last two none answers, which takes the others
- * seconds of silence to notice: they are looked at at once, at a pace that leaves a machine with so many tabs its breath.
+ * How tabs can go, and how soon the others must have stopped with the clear error. Tabs of the last two do not answer, which takes the others
+ * seconds of silence to notice: they are tested together, at a pace that does not overload a machine with that many tabs.
  */
 const deaths = [
   { title: 'closed', hows: ['closed'], withinMs: 1_000, pace: {} },

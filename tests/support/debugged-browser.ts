@@ -7,7 +7,7 @@ import { findBrowser } from '../../node/chromium.ts'
 /**
  * Writes an executable for TABRING_BROWSER: the browser, which a test reaches besides through the debugging port. Returns its path.
  *
- * For commands that start browsers of their own, whose tabs a test breaks.
+ * For commands that start browsers, whose tabs a test breaks.
  */
 export const debuggedBrowser = (folder: string, port: number): Promise<string> =>
   browserWith(folder, `--remote-debugging-port=${port}`)

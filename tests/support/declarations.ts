@@ -127,7 +127,7 @@ function publicPlaces(all: Declarations, entry: string): Map<string, Place> {
 
 const keyOf = ({ file, name }: Place): string => `${file}#${name}`
 
-/** Names of types in a declaration, those of its own type parameters left out; private members do not count. */
+/** Names of types in a declaration, without its type parameters; private members do not count. */
 export function mentioned(node: unknown, own: ReadonlySet<string> = new Set()): Place[] {
   if (Array.isArray(node)) return node.flatMap((one) => mentioned(one, own))
   if (typeof node !== 'object' || node === null) return []

@@ -23,7 +23,7 @@ const uses = (code: string, name: string): boolean =>
 const binds = (code: string, name: string): boolean =>
   new RegExp(`(?:import|const|let|function|class)\\b[^=;()]*\\b${name}\\b`).test(code)
 
-/** Returns the module of a block. A block that is no file of its own may use the names of its page's preamble, and the library's. */
+/** Returns the module of a block. A block that is not a whole file may use the names of its page's preamble, and the library's. */
 export function moduleOf({ text, file }: CodeBlock, preamble: string): string {
   const own = (text.match(imports) ?? []).join('')
   if (file) return `${text}export {}\n`

@@ -22,7 +22,7 @@ const group = `
 /**
  * What the `ts` blocks of a page take as given: names of earlier blocks of the page, or of the reader's own program.
  *
- * A block that is no file of its own may also use every name that `tabring` exports without importing it.
+ * A block that is not a whole file may also use every name that `tabring` exports without importing it.
  */
 export const preambles: Readonly<Record<string, string>> = {
   'docs/guides/checkpoints.md': `

@@ -10,11 +10,11 @@ import { cheapSigner } from './cheap-signer.ts'
 export interface Member {
   readonly id: string
   readonly elastic: ElasticMember
-  /** What it told its owner: 'stop', 'wish', 'out', 'undecided a b', 'decided'. */
+  /** Events to its owner: 'stop', 'wish', 'out', 'undecided a b', 'decided'. */
   readonly received: string[]
   /** Whose link it has ended for what they sent, and what that was. */
   readonly broke: string[]
-  /** What it could not decide, each time that it said so. */
+  /** What it could not decide, by event. */
   readonly abouts: Undecided[]
   /** The newest that it has kept. */
   step: number

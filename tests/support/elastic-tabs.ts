@@ -1,7 +1,7 @@
 import type { Page } from 'playwright'
 import { expect } from 'vitest'
 
-// What tabs of an elastic run say, and what strikes them.
+// What tabs of an elastic run show, and faults for them.
 
 export const stepOf = async (page: Page): Promise<number> =>
   Number.parseInt((await page.locator('.progress-words').textContent()) ?? '0', 10)

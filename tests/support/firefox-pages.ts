@@ -6,7 +6,7 @@ import type { Tab } from '../../node/tab.ts'
 
 /**
  * A headless Firefox on lavapipe for the tests of this file, which slows hidden tabs as that of a person does; returns what opens a page, as on
- * a machine of its own. A test fails that leaves an error behind, thrown by a page or on its console, but for texts that are expected.
+ * a separate machine. A test fails that leaves an error behind, thrown by a page or on its console, but for texts that are expected.
  */
 export function useFirefox(
   isExpected: (text: string) => boolean = () => false,

@@ -17,7 +17,7 @@ const withoutDriver = {
 /**
  * Vitest's pages in a headless Firefox, started for each: `executable` is its path. `environment` picks the Vulkan driver.
  *
- * Nothing drives the browser: the page runs its specs by itself and reports over its socket.
+ * Nothing drives the browser: the page runs its specs and reports over its socket.
  */
 export const firefox = (executable: string, environment: NodeJS.ProcessEnv) =>
   defineBrowserProvider({

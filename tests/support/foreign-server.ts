@@ -10,13 +10,13 @@ export interface Cors {
   readonly exposes: readonly string[]
 }
 
-/** A server of one file with CORS and ranges, which stops in the middle of it where it is told to. */
+/** A server of one file with CORS and ranges, which can stop in the middle of it. */
 export class ForeignServer {
   readonly #server = createServer((request, response) => this.#answer(request, response))
   readonly #contents: Buffer
   #halted: ServerResponse | undefined
   cors: Cors = { allows: [], exposes: [] }
-  /** The next answer with a body stops after so many bytes of it, until `breakOff`. */
+  /** Bytes after which the next answer with a body stops, until `breakOff`. */
   haltAfter: number | undefined
   /** The version of the file. */
   tag = '"v1"'

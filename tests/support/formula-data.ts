@@ -1,5 +1,5 @@
 /**
- * Numbers that TypeScript and Python compute alike, bit for bit: weights, images and labels for the trajectories of
+ * Numbers that TypeScript and Python compute the same, bit for bit: weights, images and labels for the trajectories of
  * tests/golden/trajectories.json. tests/golden/formula.py holds the same formulas, tests/golden/README.md states them.
  */
 export const imageSide = 28

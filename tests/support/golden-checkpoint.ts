@@ -12,7 +12,7 @@ import { uniform } from '../../src/util/random.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { updateStep } from './update-step.ts'
 
-// A run whose checkpoint PyTorch goes on from: tests/golden/checkpoint.safetensors, .py and .json. Only sums, products, divisions and square
+// A run whose checkpoint PyTorch continues from: tests/golden/checkpoint.safetensors, .py and .json. Only sums, products, divisions and square
 // roots, so that every machine makes the same bytes.
 
 const rows = 8

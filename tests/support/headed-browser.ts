@@ -14,13 +14,13 @@ import {
   iceWithoutRoutePermissions,
 } from '../../node/chromium.ts'
 
-/** Chromium as a person has it, on a screen of its own: with windows, and with all that it does to tabs nobody looks at. */
+/** Chromium as a person has it, on a virtual screen: with windows, and with all that it does to tabs nobody looks at. */
 export interface HeadedBrowser {
   readonly browser: Browser
   readonly context: BrowserContext
   /** The flags of the running process, as it sees them. */
   readonly flags: readonly string[]
-  /** A tab in a window of its own. */
+  /** Opens a tab in a new window. */
   openWindow(): Promise<Page>
   /** Another tab in the window of `page`, in front of it. */
   openInFrontOf(page: Page): Promise<Page>
@@ -30,7 +30,7 @@ export interface HeadedBrowser {
 const startTimeoutMs = 30_000
 
 /**
- * Starts Xvfb and a Chromium in it, without any flag of Playwright's and without ours that keep hidden tabs going, and attaches to it
+ * Starts Xvfb and a Chromium in it, without any flag of Playwright's and without ours that keep hidden tabs running, and attaches to it
  * without emulating focus, which would make every tab say that it is visible.
  *
  * errors: an Error that names Xvfb where there is none.

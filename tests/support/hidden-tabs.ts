@@ -3,7 +3,7 @@ import type { Page } from 'playwright'
 import { type HeadedBrowser, openHeadedBrowser } from './headed-browser.ts'
 import { dataOfTabs, type RankTab, RankTabs } from './rank-tabs.ts'
 
-/** Tabs that train over WebRTC, each in a window of its own, and may be hidden there. */
+/** Tabs that train over WebRTC in separate windows, and may be hidden there. */
 export interface HiddenTabs {
   readonly headed: HeadedBrowser
   readonly tabs: readonly RankTab[]

@@ -35,7 +35,7 @@ export async function family(root: number): Promise<number[]> {
 export const write = (name: string, ...lines: readonly string[]) =>
   writeFile(join(folder, name), lines.join('\n'))
 
-/** The numbers that a line `{…}` of each rank tells, by rank. */
+/** The values in a line `{…}` of each rank, by rank. */
 export function receivedByRank(stdout: string): Record<string, string>[] {
   const lines = [...stdout.matchAll(/^\[(\d+)\]: (\{.*\})$/gm)]
   return lines

@@ -114,7 +114,7 @@ export class LobbyTab {
     })
   }
 
-  /** As the others are told it. */
+  /** As the others receive it. */
   get measured(): Measured | undefined {
     return this.lobby?.members.find(({ id }) => id === this.id)?.measured
   }
@@ -229,7 +229,7 @@ class Way implements LobbyWay {
     const trips: number[] = []
     for (let i = 0; i < count; i++) {
       const sinceMs = env.now()
-      // One in three meets a page that is busy.
+      // One in three finds the page busy.
       const busyMs = i % 3 === 1 ? 40 : 0
       await new Promise<void>((resolve, reject) => {
         if (!this.#isUp) reject(new Error('ended'))

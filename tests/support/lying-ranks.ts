@@ -18,13 +18,13 @@ export const liar = 5
 export interface LyingRun {
   /** Of 320 other samples. units: percent. */
   readonly accuracy: number
-  /** What rank 0 was told. */
+  /** Reports to rank 0. */
   readonly leftOut: readonly LeftOut[]
   readonly lastLoss: number
 }
 
 /**
- * Trains 8 ranks, one of which lies about its gradients as `liars[kind]` does; with undefined none does. `counts`: what it tells of its
+ * Trains 8 ranks, one of which lies about its gradients as `liars[kind]` does; with undefined none does. `counts`: what it reports of its
  * samples in place of the truth.
  */
 export async function trainWithLiar(

@@ -1,6 +1,6 @@
 import type { Page } from 'playwright'
 
-/** What a page's main thread does while `work` goes on, in its own processor time. units: ms of each second. */
+/** Processor time of a page's main thread during `work`. units: ms of each second. */
 export async function mainThreadDuring(page: Page, work: () => Promise<void>): Promise<number> {
   const devtools = await page.context().newCDPSession(page)
   await devtools.send('Performance.enable', { timeDomain: 'threadTicks' })

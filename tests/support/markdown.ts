@@ -15,7 +15,7 @@ export interface CodeBlock {
   /** Null for indented code. */
   readonly language: string | null
   readonly text: string
-  /** Of the file that it is, where a line before it says so: `name.ts`: */
+  /** Name of the file that it is, where a line before it has one: `name.ts`: */
   readonly file: string | null
 }
 

@@ -31,7 +31,7 @@ const maxTries = 5
 /**
  * Opens ranks of one group over WebRTC, whose links are slowed until an exchange takes about as long as a step's computing.
  *
- * A rate guessed from steps that run by themselves is off where ranks share cores: after joining, rounds are timed as they will be, and the links set again.
+ * A rate guessed from steps of one rank alone is off where ranks share cores: after joining, rounds are timed as they will be, and the links set again.
  */
 export async function openOverlapTabs(
   browsers: readonly Browser[],
@@ -53,7 +53,7 @@ export async function openOverlapTabs(
   }
 }
 
-/** The browser paces the packets of connections that are made after it was told: another rate wants other pages. */
+/** Opens the pages at a rate. The browser paces only connections that are made after the rate was set, so another rate needs other pages. */
 async function openAtRate(
   browsers: readonly Browser[],
   url: string,

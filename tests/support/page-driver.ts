@@ -16,7 +16,7 @@ const takesPictures = !!process.env.TABRING_PICTURES || process.env.TABRING_TEST
 /** Where pictures of the page go: the folder that TABRING_PICTURES names, or test-results/page. */
 export const pictures = process.env.TABRING_PICTURES || join(repository, 'test-results', 'page')
 
-/** The built pages on a server of their own, and a browser for them. */
+/** The built pages on a server, and a browser for them. */
 export interface PageDriver {
   /** There once tests run. */
   readonly served: Pick<Served, 'localUrl' | 'port'>
@@ -143,7 +143,7 @@ export async function see(page: Page, title: string | RegExp, timeout = 60_000):
 export const seeRun = (page: Page, run: number): Promise<void> =>
   page.locator('#summary').getByText(`Run ${run}`).waitFor({ timeout: 90_000 })
 
-/** Waits until the page lists so many members. */
+/** Waits until the page lists `count` members. */
 export async function seeMembers(page: Page, count: number): Promise<void> {
   await expect.poll(() => members(page).count(), { timeout: 30_000 }).toBe(count)
 }

@@ -102,7 +102,7 @@ function toNext(index: number, count: number, us: number | null = 640 + 5_300 * 
   return { toNext: { id: ids[(index + 1) % count], us } }
 }
 
-/** A lobby in which the ways behind these members are none. */
+/** A lobby in which these members have no way to the one after them. */
 export function lobbyApart(count: number, broken: readonly number[], own = 0): Snapshot {
   const lobby = makeLobby(count)
   const members = lobby.members.map((member, index) =>
@@ -762,7 +762,7 @@ export function makeStates(): Record<string, Snapshot> {
   }
 }
 
-/** Of a step of 38 ms, as a rank alone and as one of several tell of it. */
+/** Of a step of 38 ms, as a rank alone and as one of several report it. */
 const stepParts = (count: number): StepParts =>
   count > 1
     ? {

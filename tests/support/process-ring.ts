@@ -5,7 +5,7 @@ import { memoryPair } from '../../src/peer/link/memory-link.ts'
 import { isLoss } from '../../src/trainer/loop/recovery.ts'
 import { type Env, systemEnv } from '../../src/util/env.ts'
 
-/** Those that no spec has destroyed yet: their heartbeats would go on in later specs of the worker. */
+/** Groups that no spec has destroyed yet: their heartbeats would continue in later specs of the worker. */
 const made = new Set<ProcessGroup>()
 
 function newGroup(options: GroupOptions): ProcessGroup {

@@ -27,7 +27,7 @@ export interface RankTab {
   saw(matches: (event: RunEvent) => boolean): Promise<RunEvent>
 }
 
-/** What `data` of a tab's settings says to train on the digits that are served: far fewer than a page draws by itself. */
+/** What `data` of a tab's settings says to train on the digits that are served: far fewer than a page draws by default. */
 export const dataOfTabs = '/data/'
 
 /** As in browsers whose data channels cannot be transferred: for `initScript`. The page pumps them then. */
@@ -80,7 +80,7 @@ export class RankTabs {
     config: TrainConfigInput,
     /** Runs in every page before its own scripts; or one for each, by rank. */
     initScript?: (() => void) | readonly ((() => void) | undefined)[],
-    /** Opens each tab, where they are not to lie in contexts of their own. */
+    /** Opens each tab, where they are not to be in separate contexts. */
     newPage?: () => Promise<Page>,
   ): Promise<RankTab[]> {
     const fragment = formatFragment(newRoomLink())

@@ -32,7 +32,7 @@ export const tokenOf = (name: string): string => Buffer.from(name).toString('hex
 
 type Of<T extends ServerMessage['type']> = Extract<ServerMessage, { type: T }>
 
-/** The server with tabs that answer pings by themselves. */
+/** The server with tabs, which answer pings without a call. */
 export class RendezvousWorld {
   readonly env = new VirtualEnv(7)
   readonly inboxes = new Map<string, ServerMessage[]>()
@@ -45,7 +45,7 @@ export class RendezvousWorld {
   /** Connections that are not read. */
   readonly paused = new Set<string>()
   readonly server: Rendezvous
-  /** Each connection has its own, unless told otherwise. */
+  /** Each connection has its own by default. */
   addressOf = (id: string): string => id
   readonly #roomKey: string | undefined
   /** Whether `create` proves the room key. */

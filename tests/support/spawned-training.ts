@@ -23,7 +23,7 @@ function rowsOf(step: number, rank: number, rows: number) {
   return { x: numbers(0), y: numbers(0.5) }
 }
 
-/** Trains a small model as a user's program does, on one rank alone or in a group, and tells what it reached. */
+/** Trains a small model as a user's program does, on one rank alone or in a group, and returns what it reached. */
 export async function trainHere(steps: number, rows: number, rank: number, isInGroup: boolean) {
   manualSeed(3)
   const net = new Sequential(new Linear(width, 16), new ReLU(), new Linear(16, width))

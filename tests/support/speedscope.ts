@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { launchBrowser } from './launch-browser.ts'
 
-// speedscope, a viewer of traces that is not ours: opens a file as its user would, and tells what it made of it.
+// speedscope, a viewer of traces that is not ours: opens a file as its user would, and returns what it read.
 
 /** A track as speedscope exports it: an opening and a closing event for each span. */
 export interface Profile {

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { expect } from 'vitest'
 import { receivedByRank, start, write } from './launcher-folder.ts'
 
-/** What a rank of fixtures/split-rank.ts tells. */
+/** Line that a rank of fixtures/split-rank.ts prints. */
 export interface SplitReport {
   /** Keys of its state dict, and of the unsplit model's. */
   readonly keys: string[]
@@ -22,7 +22,7 @@ export interface SplitReport {
   readonly allHeldBytes: number
 }
 
-/** Trains a model that is split over tabs in one way, and the same model unsplit; returns what each rank tells. */
+/** Trains a model that is split over tabs in one way, and the same model unsplit; returns each rank's report. */
 export async function trainedSplit(way: string, tabs: number): Promise<SplitReport[]> {
   const program = join(import.meta.dirname, '../e2e/fixtures/split-rank.ts')
   await write('split.ts', await readFile(program, 'utf8'))
@@ -31,7 +31,7 @@ export async function trainedSplit(way: string, tabs: number): Promise<SplitRepo
   return receivedByRank(run.received.stdout) as unknown as SplitReport[]
 }
 
-/** Trains a GPT in one way over tabs, each of which may hold `cap` bytes; returns the exit code, the losses by rank and what the run tells. */
+/** Trains a GPT in one way over tabs, each of which may hold `cap` bytes; returns the exit code, the losses by rank and what the run prints. */
 export async function trainedCapped(way: string, tabs: number, cap?: string) {
   const program = join(import.meta.dirname, '../e2e/fixtures/capped-rank.ts')
   await write('capped.ts', await readFile(program, 'utf8'))

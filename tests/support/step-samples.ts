@@ -1,7 +1,7 @@
 import type { SampleSpan, SpanKind, StepSample } from '../../src/trainer/watch/step-sample.ts'
 
 /**
- * A step of a few buckets on each of `count` ranks, as they would tell of it: rank 1 computes a third slower, so the others wait for it.
+ * A step of a few buckets on each of `count` ranks, as they would report it: rank 1 computes a third slower, so the others wait for it.
  *
  * `skewMs` is how far each rank's clock is ahead of rank 0's; `beganMs` by rank 0's clock.
  */

@@ -22,7 +22,7 @@ export interface TaskRank {
   ): Promise<Extract<RunEvent, { event: K }>>
 }
 
-/** Ranks that train a demo, each on a runtime of its own; `close` frees what they hold. */
+/** Ranks that train a demo, each on a separate runtime; `close` frees what they hold. */
 export async function startTask(
   size: number,
   input: TrainConfigInput,

@@ -590,7 +590,7 @@ export const fileReaders: readonly FileReader[] = [
   },
 ]
 
-/** What those readers are given that take parsed JSON: another part of the page has parsed it, and shown what is none. */
+/** Parses the input of readers that take parsed JSON: another part of the page has parsed it, and reported what is none. */
 function parsed(bytes: Bytes): unknown {
   try {
     return JSON.parse(textOf(bytes))

@@ -101,7 +101,7 @@ export class HostileLink implements Link {
   readonly maxMessageBytes
   readonly #inner: Link
   readonly #draw: Draw
-  /** Which strike meets the next message; undefined for none. */
+  /** Which fault the next message gets; undefined for none. */
   readonly #next: () => Injection | undefined
   /** Called for each message that goes out. */
   readonly #onsent: (message: Message, inject: Injection | undefined) => void

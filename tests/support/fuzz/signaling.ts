@@ -9,7 +9,7 @@ import { drawMessage, type Known } from './client-messages.ts'
 import { garbage, mutatedJson, mutatedText } from './mutate.ts'
 import { Findings, type FuzzOutcome, type FuzzTarget, whereOf } from './target.ts'
 
-/** Half of the seeds have a server with small limits, so that all of them are met. */
+/** Half of the seeds have a server with small limits, so that each limit is reached. */
 const smallLimits: Partial<Limits> = {
   messageBurst: 12,
   messageBytes: 8 * 1024,
@@ -141,7 +141,7 @@ class Attack {
 
     for (const id of this.#attackers.keys()) world.server.lost(id, 'gone')
     if (this.#isRankAway) await this.#cutOrBringRank()
-    // A run may go on with the host alone, and keeps places for those that are gone.
+    // A run may continue with the host alone, and keeps places for those that are gone.
     const { epoch: running } = world.last(host, 'lobby')
     for (const id of running > 0 ? [host, rank] : [])
       world.say(id, { type: 'abort', epoch: running, text: 'enough' })

@@ -4,7 +4,7 @@ import type { Trace } from '../simulation/trace.ts'
 export interface FuzzOutcome {
   /** What broke a promise; empty where all held. */
   readonly violations: readonly string[]
-  /** How much was fed in, and what it met with, by kind. */
+  /** How much was fed in, and how it was answered, by kind. */
   readonly counts: Readonly<Record<string, number>>
 }
 

@@ -16,12 +16,12 @@ const anyCode = ['peer.lost', 'peer.timeout', 'peer.protocol']
 const silences: readonly string[] = ['crash', 'freeze', 'one-way']
 
 /**
- * What ranks tell as the cause, against what they may.
+ * What ranks report as the cause, against what they may.
  *
- * Always: who did not notice it tells what one that did tells. After one fault that leaves the ranks connected there is
- * one cause, but for those that noticed one of their own before the first could have reached them, or as they left: ranks
+ * Always: a rank that did not notice it reports what one that did reports. After one fault that leaves the ranks connected there is
+ * one cause, but for those that noticed another before the first could have reached them, or as they left: ranks
  * that have left pass nothing on. After two faults, or where ranks are cut off, stand still or have gone, each side may
- * tell its own.
+ * report its own.
  */
 export function causeViolations(scenario: Scenario, world: World, hopMs: number): string[] {
   const { failures, fired } = world

@@ -3,10 +3,10 @@ import { drawScenario, type WorldBounds } from './scenario.ts'
 import { type Outcome, simulate } from './simulate.ts'
 import type { Trace } from './trace.ts'
 
-/** Most times that a seed's faults are drawn again because one of them would strike after the end. */
+/** Max number of times that a seed's faults are drawn again because one of them would come after the end. */
 const maxRedrawn = 40
 
-/** Runs a seed's world, whose faults have all struck. errors: what was violated, and the command that replays it. */
+/** Runs a seed's world, in which all faults were injected. errors: what was violated, and the command that replays it. */
 export async function checkWorld(
   seed: number,
   bounds: WorldBounds,

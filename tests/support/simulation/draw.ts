@@ -5,7 +5,7 @@ export class Draw {
   readonly #next: () => number
 
   constructor(...seeds: number[]) {
-    // Neighbouring seeds begin alike: they are spread first, and the first draws thrown away.
+    // Neighbouring seeds begin with similar draws: they are spread first, and the first draws thrown away.
     const seed = seeds.reduce((mixed, one) => Math.imul(mixed ^ one, 0x9e3779b1) + 0x7f4a7c15, 1)
     this.#next = seededRandom(seed)
     for (let i = 0; i < 4; i++) this.#next()

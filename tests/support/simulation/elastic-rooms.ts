@@ -35,7 +35,7 @@ export interface ElasticOutcome {
   readonly fired: Readonly<Record<ElasticFault, number>>
   readonly linkings: number
   readonly joined: number
-  /** How many lobbies were told to tabs in another run than the room's. */
+  /** How many lobbies were sent to tabs in another run than the room's. */
   readonly strangers: number
 }
 
@@ -67,7 +67,7 @@ export class ElasticRooms {
   strangers = 0
   /** By the run's key: what its members have decided last, as all of them know it. */
   readonly elasticMembers = new Map<string, { run: number; ballot: number; ids: string[] }>()
-  /** By server, epoch and members: what each rank was told. */
+  /** By server, epoch and members: the assignment of each rank. */
   readonly links = new Map<string, Map<number, Report<'assign'>>>()
   isQuiet = false
   tabs: readonly Tab[] = []
@@ -306,7 +306,7 @@ class Tab {
     return this.#run > 0 && this.#ranks.some((tab) => tab.#key !== this.#key)
   }
 
-  /** The server has told it that its run is over. */
+  /** Takes the end of its run from the server. */
   #end(): void {
     const epoch = this.#run
     this.#run = 0

@@ -37,7 +37,7 @@ export interface FaultPlan {
   readonly kind: FaultKindName
   readonly phase: FaultPhase
   readonly nth: number
-  /** Who sends the message that it strikes, or whom it strikes. */
+  /** Sender of the message that gets the fault, or the rank that has it. */
   readonly rank: number
   /** Who receives that message. */
   readonly peer: number
@@ -48,7 +48,7 @@ export interface FaultPlan {
   readonly program: number
 }
 
-/** Whether it strikes one link, and not a rank or the world. */
+/** Whether it is a fault of one link, and not of a rank or the world. */
 export const isOnLink = ({ kind }: FaultPlan): boolean =>
   (linkKinds as readonly string[]).includes(kind)
 

@@ -165,7 +165,7 @@ class World {
   }
 }
 
-/** Runs a world to its end; whether its fault has struck, and what must not be. */
+/** Runs a world to its end; returns whether its fault was injected, and violations. */
 async function simulate(seed: number, redrawn: number) {
   const scenario = drawScenario(seed, redrawn)
   const { size, isNumbered, comesWithinMs, fault } = scenario
@@ -252,7 +252,7 @@ async function simulate(seed: number, redrawn: number) {
   }
 }
 
-/** Runs a seed's world, whose fault has struck. errors: what was violated, and the command that replays it. */
+/** Runs a seed's world, in which its fault was injected. errors: what was violated, and the command that replays it. */
 export async function checkGathering(seed: number, spec: string) {
   for (let redrawn = 0; redrawn < 40; redrawn++) {
     const outcome = await simulate(seed, redrawn)

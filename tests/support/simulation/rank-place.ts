@@ -2,7 +2,7 @@ import type { Link, LinkEnd } from '../../../src/peer/link/link.ts'
 import type { Env } from '../../../src/util/env.ts'
 
 /**
- * The world as one rank sees it: its clock, its timers and its links. It can crash (nothing runs any more, and nobody is told),
+ * The world as one rank sees it: its clock, its timers and its links. It can crash (nothing runs any more, and nobody is informed),
  * stand still for a while (then timers run first, and after them what piled up), and its clock can jump ahead.
  */
 export class RankPlace implements Env {
@@ -39,7 +39,7 @@ export class RankPlace implements Env {
     }
   }
 
-  /** Does `run` now, or when this rank goes on. */
+  /** Does `run` now, or when this rank runs again. */
   event(run: () => void): void {
     if (this.#isPaused) this.#piledUp.push(run)
     else if (!this.isCrashed) run()

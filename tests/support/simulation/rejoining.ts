@@ -28,7 +28,7 @@ const epochOf = (message: Uint8Array<ArrayBuffer>): number =>
   new DataView(message.buffer, message.byteOffset).getUint32(fieldOffset.epoch, true)
 
 /**
- * Ranks that lose their devices in the middle of their collectives, time and again, and go on in the following group over the
+ * Ranks that lose their devices in the middle of their collectives, time and again, and continue in the following group over the
  * same links, where frames of the groups before keep coming. What ends well must be right, and the last group's all must.
  */
 export async function simulateRejoining(seed: number, trace?: Trace): Promise<RejoiningOutcome> {

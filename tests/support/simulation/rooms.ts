@@ -20,7 +20,7 @@ export interface RoomsScenario {
   readonly joiningMs: number
   /** After this time everyone leaves. */
   readonly lastingMs: number
-  /** One tab in so many is not as it should be. */
+  /** One tab in this many has a fault. */
   readonly oddOneIn: number
 }
 
@@ -49,10 +49,10 @@ export interface RoomsOutcome {
   readonly epochs: number
   readonly finished: number
   readonly aborted: number
-  /** From the server, to all and to the one that was told most. */
+  /** From the server, to all and to the one that received the max. */
   readonly messages: number
   readonly maxToOne: number
-  /** Lobbies told, to the one that was told most. */
+  /** Lobbies, to the one that received the max. */
   readonly maxLobbies: number
   /** The most that were connected at a time. */
   readonly peakMembers: number
@@ -82,18 +82,18 @@ interface Epoch {
   readonly links: Map<number, Report<'assign'>['links']>
 }
 
-/** A room's makers by their tokens, as its lobbies tell of them, and since when each has a claim to it. */
+/** A room's makers by their tokens, as its lobbies name them, and since when each has a claim to it. */
 interface Reigns {
   readonly sinceMs: Map<string, number>
   /** Of the last lobby. */
   maker: string
   makerLeftAtMs: number
-  /** Who came and went before a lobby could tell that it was the maker: those have a claim that nobody was told of. */
+  /** Who came and went before a lobby could name it as the maker: those have a claim that no member knows. */
   readonly unseen: Set<string>
   handOvers: number
 }
 
-/** Members of many rooms of one server, with latencies and faults of their own, checked as the server tells them things. */
+/** Members of many rooms of one server, with separate latencies and faults, checked at each message of the server. */
 export class RoomsSimulation {
   readonly env: VirtualEnv
   readonly server: Rendezvous
@@ -257,7 +257,7 @@ export class RoomsSimulation {
     }
   }
 
-  /** What one member is told grows with who comes and goes in its room, and with its epochs, and with nothing else; and epochs end. */
+  /** Checks that messages to one member grow with those that come and go in its room, and with its epochs, and with nothing else; and that epochs end. */
   #checkRoom(room: string): void {
     const tabs = [...this.tabs.values()].filter((tab) => tab.room === room)
     const epochs = [...this.epochs.keys()].filter((key) => key.startsWith(room)).length
@@ -281,7 +281,7 @@ export class RoomsSimulation {
     }
   }
 
-  /** Ranks are dense and unique, and both sides of each link know it alike. */
+  /** Checks that ranks are dense and unique, and that both sides of each link have equal facts. */
   #checkEpoch(key: string, { worldSize, ranks, links }: Epoch): void {
     if (ranks.size !== worldSize)
       this.violate(`epoch ${key} has ${worldSize} ranks, and ${ranks.size} tabs were told one`)
@@ -294,13 +294,13 @@ export class RoomsSimulation {
   }
 }
 
-/** One tab: what it does when the server tells it something, and what the server may tell it then. */
+/** One tab: how it answers the server's messages, and which the server may send it then. */
 class Tab {
   isGone = true
   messages = 0
   lobbies = 0
   signals = 0
-  /** What it has said anew of itself. */
+  /** How often it has changed what it says of itself. */
   updates = 0
   readonly room: string
   readonly token: string
@@ -310,13 +310,13 @@ class Tab {
   readonly #draw: Draw
   readonly #latencyMs: number
   #memberId = ''
-  /** As the server has told it: the epoch it is in, and the last it was in. */
+  /** By the server: the epoch it is in, and the last it was in. */
   epoch = 0
   #lastEpoch = 0
   #rank = -1
   #peers: number[] = []
   #hasInjected = false
-  /** Whether the server said no to what it was told last. */
+  /** Whether the server refused the last message. */
   #isRefused = false
   #inMs = 0
   #outMs = 0
@@ -345,7 +345,7 @@ class Tab {
     this.#world.server.open(this.#id, this.#id)
   }
 
-  /** As a page that is loaded anew: another connection, the same token. */
+  /** Comes back as a reloaded page does: another connection, the same token. */
   comeAgain(inMs: number): void {
     const world = this.#world
     const again = new Tab(world, `${this.#id}'`, this.room, this.token, undefined, this.#draw)
@@ -373,7 +373,7 @@ class Tab {
     this.#world.note(`!! ${fault} strikes ${this.#id}`)
   }
 
-  /** Whether it is time for this fault, which strikes a tab once. */
+  /** Whether it is time for this fault, which a tab has once. */
   #isInjected(fault: TabFault): boolean {
     if (this.#fault !== fault || this.#hasInjected) return false
     this.#inject(fault)
@@ -548,7 +548,7 @@ class Tab {
     if (!isWaiting || members.length < 2) return
     const draw = this.#draw
     const { id: other } = draw.pick(members.filter(({ id }) => id !== this.#memberId))
-    // To a neighbour, or to one that is none any more.
+    // To a neighbour, or to a former one.
     if (draw.isOneIn(8)) this.#say({ type: 'reach', to: other, box: 'offer' })
     if (maker !== this.#memberId) return
     this.#world.env.after(5 * draw.whole(100, 800), () => {

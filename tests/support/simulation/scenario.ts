@@ -4,7 +4,7 @@ import { drawFault, type FaultPlan } from './fault-plan.ts'
 import { drawOperation, type GroupShape, type Operation } from './operations.ts'
 import { pipelineOperation } from './pipelines.ts'
 
-/** What the ranks do together before they go on: make a group, or launch operations. */
+/** What the ranks do together before the next phase: make a group, or launch operations. */
 export interface Phase {
   /** Ranks of a new group, which later phases use. */
   readonly newGroup?: readonly number[]
@@ -68,7 +68,7 @@ export const largeWorlds: WorldBounds = {
   maxOperations: 4,
 }
 
-/** `redrawn`: how often its faults are drawn anew, as many as before, because some of them would never strike. */
+/** `redrawn`: how often its faults are drawn again, as many as before, because some of them would never come. */
 export function drawScenario(seed: number, bounds: WorldBounds, redrawn = 0): Scenario {
   const draw = new Draw(seed)
   const size = draw.whole(...bounds.sizes)
@@ -142,7 +142,7 @@ function drawPhases(
   return phases
 }
 
-/** `first` where nothing is drawn anew, else as many others. */
+/** `first` where nothing is drawn again, else as many others. */
 function againDrawn(
   first: FaultPlan[],
   redrawn: number,
@@ -157,7 +157,7 @@ function drawFaults(
   { size, isMesh, programs }: { size: number; isMesh: boolean; programs: number },
 ): FaultPlan[] {
   const faults = Array.from({ length: count }, () => drawFault(draw, size, isMesh, programs))
-  // What strikes while an epoch is ending needs something that ends it.
+  // A fault while an epoch is ending needs something that ends it.
   const isEnding = faults.some(({ phase }) => phase === 'aborting')
   return isEnding && count === 1
     ? [...faults, { ...drawFault(draw, size, isMesh, programs), kind: 'abort', phase: 'data' }]

@@ -1,7 +1,7 @@
 import { operationOf } from '../../../src/peer/collective/announcement.ts'
 import { decodeHeader, emptyHeader, frameTypeName } from '../../../src/peer/link/wire.ts'
 
-/** What happened in a world, line by line, for whoever replays a seed. */
+/** What happened in a world, line by line, for a person who replays a seed. */
 export class Trace {
   readonly lines: string[] = []
 

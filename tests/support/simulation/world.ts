@@ -14,14 +14,14 @@ import type { Trace } from './trace.ts'
 export interface Failure {
   readonly atMs: number
   readonly error: PeerError
-  /** Whether this rank noticed it, and was not told. */
+  /** Whether this rank noticed it, and did not receive it. */
   readonly isOwn: boolean
 }
 
 /** How a rank begins that says it was suspended. */
 export const stoodStill = (rank: number): string => `rank ${rank} stood still for `
 
-/** Ranks, the links between them, and the faults that strike them. */
+/** Ranks, the links between them, and their faults. */
 export class World {
   readonly env: VirtualEnv
   readonly places: readonly RankPlace[]
@@ -29,9 +29,9 @@ export class World {
   readonly failures = new Map<number, Failure>()
   /** By rank: when it began to leave. */
   readonly leavingMs = new Map<number, number>()
-  /** When those struck that have. */
+  /** When each fault was injected. */
   readonly fired = new Map<FaultPlan, number>()
-  /** When data last moved, a call was made, or a rank went on after standing still. */
+  /** When data last moved, a call was made, or a rank ran again after standing still. */
   activeMs = 0
   messages = 0
   readonly #scenario: Scenario
@@ -80,7 +80,7 @@ export class World {
   }
 
   #failed(rank: number, error: PeerError): void {
-    // One that stood still says so in the place of what it hears.
+    // One that stood still reports that in the place of what it receives.
     const isOwn = error.cause !== undefined || error.message.startsWith(stoodStill(rank))
     this.failures.set(rank, { atMs: this.env.now(), error, isOwn })
     this.note(`rank ${rank} ${isOwn ? 'notices' : 'hears'}: ${error.message}`)
@@ -149,7 +149,7 @@ export class World {
     }
   }
 
-  /** A fault that strikes once its rank has sent the nth message of its phase. */
+  /** Injects a fault once its rank has sent the nth message of its phase. */
   #watch(plan: FaultPlan): void {
     if (plan.kind === 'odd-call') return
     let seen = 0

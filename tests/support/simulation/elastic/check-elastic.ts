@@ -2,7 +2,7 @@ import { checkSeed } from '../replay.ts'
 import { type ElasticOutcome, simulateElastic } from './elastic.ts'
 import { type Cell, cells, drawElastic, type WorldKind } from './plan.ts'
 
-/** Most seeds in which a cell's fault strikes or does not. */
+/** Max number of seeds that are tried for a cell's fault. */
 const maxDrawn = 800
 
 /** Runs the world of a seed. errors: what was violated, and the command that replays it. */
@@ -26,7 +26,7 @@ const nameOf = ({ kind, moment, role }: Cell): string => [kind, moment, role].jo
 export const cellOf = (name: string): Cell | undefined =>
   cells.find((cell) => nameOf(cell) === name)
 
-/** Seeds from `first` on, until the cell's fault has struck in `count`. errors: also where it does not. */
+/** Runs seeds from `first` on, until the cell's fault was injected in `count`. errors: also where it is not. */
 export async function injectCell(
   cell: Cell,
   count: number,

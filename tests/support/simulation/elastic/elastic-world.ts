@@ -24,7 +24,7 @@ import {
 } from './plan.ts'
 import { Progress } from './progress.ts'
 
-/** From a member's end until the server links one that comes, and until it tells of a goodbye. */
+/** From a member's end until the server links one that comes, and until it reports a goodbye. */
 const serverMs = 50
 /** Frames of a roster that wait at one end of a link until that member enters it, too: one a second, for 8.5 s where links of a ring cannot be made. */
 const maxEarly = 12
@@ -52,7 +52,7 @@ export class ElasticWorld {
   readonly lives: Life[] = []
   readonly violations: string[] = []
   readonly injected = new Set<FaultPlan>()
-  /** When something struck last, or passed. */
+  /** When a fault began last, or passed. */
   calmMs = 0
   rosters = 0
   persons = 0
@@ -70,7 +70,7 @@ export class ElasticWorld {
   /** For the messages that a life sends until its next moment. */
   readonly #armed = new Map<Life, FaultPlan>()
   readonly #seen = new Map<FaultPlan, number>()
-  /** Those that a fault has struck, and their links. */
+  /** Those that had a fault, and their links. */
   readonly #touched = new Set<Life>()
   /** On one side of a split. */
   readonly #apart = new Set<Life>()
@@ -468,7 +468,7 @@ export class ElasticWorld {
     this.persons++
     if (this.scenario.liar && this.scenario.faults.length === 0 && !this.isLiar(life))
       this.violate(`${life.id} waits for a person because of a liar alone`)
-    // What others had built is lost, as the person was told.
+    // What others had built is lost, as the page has warned.
     this.#builds.clear()
     this.note(`a person continues with ${life.id}`)
     life.elastic.continueWithout()
@@ -659,7 +659,7 @@ export class ElasticWorld {
     if (!isPossible(name, role) && !this.scenario.liar)
       this.violate(`${life.id}: ${name}, ${role}: this cannot be`)
     if (name === 'report') this.env.after(0, () => life.isAlive && this.#echo(life))
-    // The moment has passed in which its messages were to be struck: a later one of its kind comes.
+    // The moment has passed in which its messages were to get the fault: a later one of its kind comes.
     if (this.#armed.get(life)?.moment !== name) this.#armed.delete(life)
     for (const plan of this.scenario.faults) {
       if (this.injected.has(plan) || plan.moment !== name || role !== plan.role) continue
@@ -714,7 +714,7 @@ export class ElasticWorld {
         this.#inject(plan, life)
         this.#isServerUp = false
         for (const one of this.alive) this.#away.add(one)
-        // Another process knows nothing but what members tell it.
+        // Another process knows nothing but what members send it.
         if (this.env.chance() < 0.5) {
           this.#halves = new Halves()
           this.#reported = { ballot: 0, members: [] }

@@ -59,9 +59,9 @@ export class Life {
   readonly device: number
   readonly machine: number
   readonly isFounder: boolean
-  /** The newest that the worker has told the page of. */
+  /** The newest that the worker has reported to the page. */
   roster: Pick<Roster, 'ballot' | 'members'> & Partial<Roster>
-  /** The server has let this tab's half continue, and the worker has not told yet whether it has. */
+  /** The server has let this tab's half continue, and the worker has not reported yet whether it has. */
   mayBeAhead = false
   step = 0
   state = new Int32Array(words)
@@ -218,7 +218,7 @@ export class Life {
     }
   }
 
-  /** As the worker tells the page, and that the server. */
+  /** Takes an event as the page takes it from the worker, and passes it to the server. */
   #reported(event: RunEvent): void {
     if (event.event === 'roster') {
       this.roster = event
@@ -237,7 +237,7 @@ export class Life {
     this.group?.destroy()
     this.#world.entered(this, place.epoch)
     const group = await joinLinks({ ...place, env: this.place, timeoutMs: 12_000 })
-    // Small as they are, sums go round the ring: in steps that faults can strike.
+    // Small as they are, sums go round the ring: in steps in which faults can be injected.
     group.choice = { oneShotMaxBytes: 0, directMaxBytes: 0 }
     this.group = group
     const { newGroup } = group

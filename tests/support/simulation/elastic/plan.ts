@@ -25,7 +25,7 @@ export const faults = [
 ] as const
 export type FaultName = (typeof faults)[number]
 
-/** What the member does as it strikes. */
+/** What the member does when the fault comes. */
 export const moments = [
   'joining',
   'computing',
@@ -179,7 +179,7 @@ export interface ElasticScenario {
 
 /** What a world is to have, whatever its seed. */
 export interface WorldKind {
-  /** What strikes first. */
+  /** The first fault. */
   readonly cell?: Cell | undefined
   /** How many members begin the run, at least and at most. Default: 2 to 6. */
   readonly members?: readonly [number, number] | undefined

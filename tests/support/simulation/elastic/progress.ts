@@ -11,7 +11,7 @@ const everyMs = 500
  */
 const maxMs = 30_000
 
-/** Watches that steps end while enough members are there to go on. */
+/** Watches that steps end while enough members are there to continue. */
 export class Progress {
   readonly #world: ElasticWorld
   #sinceMs = 0

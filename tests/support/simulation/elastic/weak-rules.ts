@@ -40,12 +40,12 @@ export const weakRules = {
     )
     return judge({ ...evidence, reports: new Map(proved) })
   }),
-  /** Whoever has a link may say anything. */
+  /** Every member with a link may say anything. */
   'no rights': {
     path: '../../../../src/peer/elastic/rights.ts',
     of: (real: typeof rights) => ({ ...real, breachOf: () => null }),
   },
-  /** Whoever passes a message on may change it, and invent others. */
+  /** A member that passes a message on may change it, and invent others. */
   'no signatures': {
     path: '../../cheap-signer.ts',
     of: (real: typeof signers) => ({
