@@ -35,7 +35,7 @@ test('a download is kept between visits and checked against its checksum', async
   expect(file.size).toBe(9_000_000)
   expect(progress.at(-1)?.receivedBytes).toBe(9_000_000)
   URL.revokeObjectURL(url)
-  // The address is gone, the file is not: a store opened anew has it.
+  // The address is gone, the file is not: a store opened again has it.
   const again = await download(url, { store: opfsFileStore(root), sha256 })
   expect(new Uint8Array(await again.slice(8_999_998).arrayBuffer())).toEqual(Uint8Array.of(7, 7))
   await forgetDownload(url, store)

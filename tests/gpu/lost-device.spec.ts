@@ -2,7 +2,7 @@ import { afterEach, expect, test, vi } from 'vitest'
 import { openGpu } from '../../src/gpu/device.ts'
 import { losableDevices } from '../support/losable-devices.ts'
 
-// A device that went away by itself: whoever waits for it hears of that, and whoever comes later.
+// A device that is lost: waits under way and later calls reject.
 
 afterEach(() => vi.restoreAllMocks())
 

@@ -16,7 +16,7 @@ afterEach(() => {
 
 const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes)
 
-// `get`, which reads the file, is late when it says so and not before: 50 ms are enough for a file here.
+// `get`, which reads the file, times out at its deadline and not before: 50 ms are enough for a file here.
 it.each(storeCases)('%s', async (name, steps) => {
   await expectStoreCase(await open(name.replace(/[^\w.-]+/g, '-')), steps)
 })

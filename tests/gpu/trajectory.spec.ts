@@ -77,7 +77,7 @@ test('a run that takes the device more than 100 ms is several submits, and compu
     submits.push(gpu.counters.submits - before)
   }
   expect(totals.size).toBe(1)
-  // The first run is whole: nobody has timed one yet. Without timestamps nobody does, and the cpu gives way by itself.
+  // The first run is not cut, since none was timed yet. Without timestamps none is, and the cpu yields without cuts.
   const isCut = gpu.facts.hasTimestamps && gpu.id.type === 'webgpu'
   expect(submits).toEqual(isCut ? [1, 3, 3, 3] : [1, 1, 1, 1])
   clock.mockRestore()

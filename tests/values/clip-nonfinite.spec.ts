@@ -25,7 +25,7 @@ const types = { g: tensorType([3]), h: tensorType([1]) }
 const good = { g: Float32Array.of(2, 3, -0.25), h: Float32Array.of(1) }
 const withFirst = (first: number) => ({ ...good, g: Float32Array.of(first, 3, -0.25) })
 
-/** Two parameters of zeros, in groups of their own, whose gradients are g and h; SGD at 1, so that they end as minus their gradients. */
+/** Two parameters of zeros, in separate groups, whose gradients are g and h; SGD at 1, so that they end as minus their gradients. */
 function pair() {
   const make = (name: string, count: number) => {
     const parameter = new Parameter([count], new Float32Array(count))

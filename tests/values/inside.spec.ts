@@ -10,7 +10,7 @@ import { exportTrace, traceEvents } from '../../src/util/spans.ts'
 import { setSwitches } from '../../src/util/switches.ts'
 import { testRuntime } from '../support/run-op.ts'
 
-// The look-inside switches over real programs: what each tells, and that a program without them is the plain one.
+// The look-inside switches over real programs: what each logs, and that a program without them is the plain one.
 
 const { gpu } = await testRuntime()
 const types = { a: tensorType([12, 20]), b: tensorType([20, 16]) }

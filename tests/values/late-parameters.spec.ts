@@ -29,7 +29,7 @@ import {
 import { preparedOf } from '../support/prepared-of.ts'
 import { testRuntime } from '../support/run-op.ts'
 
-// Parameters that join a run late, unfrozen or by addParamGroup, count steps of their own, as PyTorch's do (tests/golden/optim_late.py).
+// Parameters that join a run late, unfrozen or by addParamGroup, have a separate count of steps, as in PyTorch (tests/golden/optim_late.py).
 
 afterEach(async () => (await testRuntime()).gpu.check())
 

@@ -20,7 +20,7 @@ import {
 import { ringOf } from '../support/process-ring.ts'
 import { testRuntime } from '../support/run-op.ts'
 
-// Clipping, loss scaling, averages and accumulation over several ranks: what all gradients together decide is decided alike everywhere.
+// Clipping, loss scaling, averages and accumulation over several ranks: what all gradients together decide is decided the same on all.
 
 afterEach(async () => (await testRuntime()).gpu.check())
 
@@ -39,7 +39,7 @@ class Wrapped extends Module {
   }
 }
 
-/** Three ranks whose gradients' mean is the golden one; each parameter is a bucket of its own. */
+/** Three ranks whose gradients' mean is the golden one; each parameter has a separate bucket. */
 async function ranks() {
   const groups = await ringOf(size)
   return groups.map((group) => {

@@ -293,7 +293,7 @@ test('dropout acts between layers, in training alone, with masks that go by samp
   expect(evaluated[1]).toEqual(evaluated[0])
   expect(await evaluate(byHand, false, first)).toEqual(evaluated)
 
-  // One sample alone, told its number, is dropped as within the batch.
+  // One sample alone, given its number, has the dropout that it has within the batch.
   samplesFirst.train()
   const alone = await compile(
     (given) => ({ y: samplesFirst.forward(given.x) }),

@@ -17,12 +17,12 @@ import { driveRooms } from '../../support/page-rooms.ts'
 // More ranks than can all be linked to each other: several in each tab. Ranks are lost and come without a click, as in a small room.
 
 const { served, browser, openContext, openTab } = driveRooms()
-// Firefox says so of each connection to a tab that has closed.
+// Firefox logs this for each connection to a tab that has closed.
 const openInFirefox = useFirefox((text) => text.startsWith('WebRTC: ICE failed'))
 const settings = (steps: number, stepsPerSec = 2) =>
   `?demo=playground&batchSize=96&steps=${steps}&maxStepsPerSec=${stepsPerSec}`
 
-/** Tabs of one browser with so many ranks each, in one room; and the link by which another one comes. */
+/** Opens tabs of one browser with these numbers of ranks in one room; returns also the link by which another one comes. */
 async function openClass(
   ranks: readonly number[],
   query = settings(60),

@@ -77,7 +77,7 @@ async function event<T = unknown>(
   return found as unknown as { atMs: number; value: T }
 }
 
-/** `count` tabs in one room: each in a context of its own (nothing shared but the network), or all in one. */
+/** Opens `count` tabs in one room: each in a separate context (nothing shared but the network), or all in one. */
 async function room(
   url: string,
   count: number,
@@ -187,7 +187,7 @@ describe.each(['dev server', 'built server'])('on the %s', (server) => {
         const abort = await event<{ ranks: number[]; text: string }>(pages[rank], 'abort')
         expect(abort.value).toMatchObject({ ranks: [1] })
         const times = [abort]
-        // A port tells its worker nothing; a channel does.
+        // A port does not report its end to its worker; a channel does.
         if (kind === 'webrtc') times.push(await event(pages[rank], 'worker', '"ended":1'))
         const tookMs = times.map(({ atMs }) => Math.round(atMs - closedAtMs))
         console.log(

@@ -31,7 +31,7 @@ test('trains on points that were drawn, and ticks off its stated result', async 
   await page.waitForURL(/[?&]given=/)
   expect(page.url()).not.toContain('data=given')
   await picture(page, 'playground-drawing')
-  // The same points in a room of its own.
+  // The same points in another room.
   const shown = (one: Page) =>
     one
       .locator('.plane canvas')

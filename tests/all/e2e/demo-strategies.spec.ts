@@ -56,7 +56,7 @@ test('reaches its stated result: 1, 2 and 4 ranks follow one curve, ranks withou
     expect(seconds).toEqual([...seconds].sort((a, b) => a - b))
     expect(seconds[0]).toBeGreaterThan(0)
   }
-  // Strategies that train alike do so by sums in another order: some bits must differ, or one strategy was shown twice.
+  // Equal strategies sum in another order: some bits must differ, or one strategy was shown twice.
   for (const name of ['2', '4']) {
     const difference = largestDifference(curves[name], curves[1])
     expect(difference).toBeGreaterThan(0)

@@ -31,7 +31,7 @@ afterAll(async () => {
   if (data) await rm(data, { recursive: true })
 })
 
-/** Of the page's run of that number, where it is told. */
+/** Waits for the title, of the run with that number if one is given. */
 async function see(page: Page, title: string | RegExp, run?: number): Promise<void> {
   if (run) await seeRun(page, run)
   await seeTitle(page, title)

@@ -28,7 +28,7 @@ afterAll(async () => {
 
 let server: ForeignServer
 let visitor: BrowserContext
-/** Told by the page, of all its downloads. */
+/** Progress events of the page, of all its downloads. */
 let progress: DownloadProgress[]
 beforeEach(async () => {
   server = new ForeignServer(contents)

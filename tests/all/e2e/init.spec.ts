@@ -72,7 +72,7 @@ const destroy = (pages: Page[]) =>
   Promise.all(pages.map((page) => page.evaluate(() => globalThis.tab.destroy())))
 const left = (page: Page) => page.evaluate(() => globalThis.tab.left())
 
-/** Every rank told what plain loops give, and is linked to all others by `kind`. */
+/** Expects that every rank has the results of plain loops, and links to all others of `kind`. */
 function expectGroup(all: Report[], kind: string): void {
   expect(all.map(({ rank }) => rank).sort()).toEqual([...all.keys()])
   for (const received of all) {
@@ -235,7 +235,7 @@ describe('over ports, without a server', () => {
     const options = { backend: 'broadcast', initMethod: 'broadcast:four', worldSize: 4 } as const
     const old = await openTab(context, filesUrl)
     const pages = await Promise.all([0, 1, 2].map(() => openTab(context, filesUrl)))
-    // The first three meet, the fourth dies in the room, and its rank comes back in another tab.
+    // The first three are in the room, the fourth dies there, and its rank comes back in another tab.
     await begin(pages[0], { ...options, rank: 0 })
     await begin(pages[1], { ...options, rank: 1 })
     await begin(old, { ...options, rank: 3 })
@@ -246,7 +246,7 @@ describe('over ports, without a server', () => {
     await begin(again, { ...options, rank: 3 })
     const all = [...pages, again]
     expectGroup(await joined(all), 'port')
-    // A lost tab is told at once, by its lock: long before its silence would be.
+    // A lost tab is reported at once, by its lock: long before its silence would be.
     const failures = pages.map((page) => page.evaluate(() => globalThis.tab.failure()))
     await crash(again)
     const crashedAt = performance.now()
@@ -290,7 +290,7 @@ describe('in workers whose page is lent to them', () => {
     expectGroup(received, 'port')
     expect((await left(page)).locks).toEqual([])
 
-    // One that ends without a word is told to the others at once: its page lets go of what it held for it.
+    // The others learn at once of a worker that ends without a goodbye: its page lets go of what it held for it.
     const stays = [0, 1, 2].map((rank) => ({ ...options, rank }))
     await page.evaluate((all) => globalThis.tab.stay(all), stays)
     const endedAt = performance.now()

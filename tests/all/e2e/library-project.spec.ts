@@ -26,7 +26,7 @@ let project: string
 const inProject = (file: string, ...args: string[]) =>
   promisify(execFile)(file, args, { cwd: project, env: environment, maxBuffer: 1e8 })
 
-/** What Playwright tells of a test. */
+/** Playwright's result of a test. */
 interface Report {
   status: string
   errors: { message: string }[]

@@ -210,7 +210,7 @@ describe('the training page, live', { timeout: 240_000 }, () => {
     await page.locator('#summary').getByText('Step 8 is saved').waitFor()
     await last.filter({ hasText: 'kept' }).waitFor()
 
-    // The weights alone are no run, and the page says so.
+    // The page refuses the weights alone, which are no run.
     const weights = page.waitForEvent('download')
     await page.getByRole('button', { name: 'Download weights' }).click()
     await page.getByLabel('Checkpoint file').setInputFiles(await (await weights).path())

@@ -101,7 +101,7 @@ it('the QR code opens by the keyboard, says the link, and Escape gives the focus
   await dialog.waitFor({ state: 'detached' })
   expect(await button.evaluate((one) => one === document.activeElement)).toBe(true)
 
-  // Alone, it is there without a click; where phones could not open the link, there is none.
+  // Alone, it is there without a click; it is missing where phones could not open the link.
   await page.evaluate(() => window.states.show('alone'))
   await page.locator('#room .qr[data-is=drawn]').waitFor()
   await page.evaluate(() => window.states.show('lobby-local'))

@@ -126,7 +126,7 @@ describe('a room', { timeout: 240_000 }, () => {
 
     await button(maker, 'Start').click()
     await maker.getByText('Error details').waitFor()
-    // Whoever noticed first is told: that may be two of the others.
+    // The error is that of the first to notice: that may be two of the others.
     await see(maker, /cannot be reached$|cannot reach each other$/)
     await button(maker, `Start without ${name}`).click()
     await Promise.all([maker, third].map((page) => see(page, 'Finished', 60_000)))

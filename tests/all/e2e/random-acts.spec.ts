@@ -16,7 +16,7 @@ const maxTabs = 5
 /** What can be pressed in the strip at the top and in an open question. */
 const pressable = '.status button:enabled, dialog[open] button:enabled'
 
-/** Presses one of them, whatever the page does meanwhile; null where there is none. */
+/** Presses one of them, whatever the page does meanwhile; returns its name, or null where there is none. */
 const pressAny = (page: Page, share: number): Promise<string | null> =>
   page.evaluate(
     ([pressable, share]) => {
@@ -70,13 +70,13 @@ it('a room still trains one model after any sequence of clicks', async () => {
       const pressed = await pressAny(page, random())
       if (pressed) done.push(pressed)
     }
-    // People are not that quick; mostly short, so that acts meet what is under way.
+    // Shorter than people's waits, mostly: so that acts come in the middle of others.
     await pages[0].waitForTimeout(900 * random() ** 2)
   }
   console.log(`seed ${seed}: ${done.join(', ')}`)
   expect(done).toContain('Start')
 
-  // Whoever has the room now ends what goes on, and starts a run of forty steps.
+  // The current host ends what is running, and starts a run of forty steps.
   const starter = async () => {
     for (const page of pages) {
       // A question that is still open.

@@ -127,7 +127,7 @@ describe('several launchers on this machine', () => {
       [0, false],
       [0, false],
     ])
-    // Each goes on with the random state that it had.
+    // Each continues with the random state that it had.
     expect(received.map(({ seed }) => seed)).toEqual([10, 11, 12, 13])
     expect(received.map(({ saved }) => saved)).toEqual(Array(4).fill('step-1.safetensors'))
     const kept = await readdir(join(folder, 'kept-0'))

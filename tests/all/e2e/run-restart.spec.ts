@@ -12,11 +12,11 @@ import {
 } from '../../support/debugged-launcher.ts'
 import { type Run, says } from '../../support/launcher-process.ts'
 
-/** A user's own training under `tabring run`, whose tabs die: what is told, and where the next start goes on. */
+/** A user's own training under `tabring run`, whose tabs die: what is printed, and where the next start continues. */
 
 /**
  * Trains 15 steps and keeps every third. Its arguments are `start/rank/step` pairs at which a tab waits to be killed: `x` behind it, and the
- * tab waits before it saves that step, until it is told to go on.
+ * tab waits before it saves that step, until `go` is called.
  */
 const program = `
 import {
@@ -143,7 +143,7 @@ test('three ranks whose tabs are killed, rank 0 while it writes, end as a run wi
   expect(before.files.at(-1)?.label).toBe('step-9')
   const tab = await tabOf('rank 0')
   await tab.send('Network.enable')
-  // Slow enough to be met in the middle of the file, which has some 400 KB.
+  // Slow enough to be killed in the middle of the file, which has some 400 KB.
   const network = { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: 20_000 }
   await tab.send('Network.emulateNetworkConditions', network)
   await tab.send('Runtime.evaluate', { expression: 'go()' })

@@ -13,7 +13,7 @@ import { type Served, serve } from '../../../node/serve.ts'
 import type { TabFailure } from '../../../node/tabs.ts'
 import { launchBrowser } from '../../support/launch-browser.ts'
 
-/** The tabs of a launcher: what ends a rank, and what is told of it. */
+/** The tabs of a launcher: what ends a rank, and how that is reported. */
 
 let folder: string
 let built: BuiltProgram

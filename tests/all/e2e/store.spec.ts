@@ -3,7 +3,7 @@ import { servePages } from '../../../node/own-pages.ts'
 import type {} from '../../e2e/fixtures/store-page.ts'
 import { launchBrowser } from '../../support/launch-browser.ts'
 
-// The room's store with browsers' own WebSockets and origins: pages and workers that meet in it.
+// The room's store with browsers' own WebSockets and origins: pages and workers that share it.
 
 const fixture = 'tests/e2e/fixtures/store.html'
 

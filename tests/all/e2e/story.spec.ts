@@ -21,7 +21,7 @@ const driver = drivePages()
 
 const stepOf = async (page: Page) =>
   Number(await page.getByRole('progressbar').getAttribute('aria-valuenow'))
-/** The losses that the chart tells of: the first, and the newest with its step. */
+/** The losses in the chart's label: the first, and the newest with its step. */
 async function lossesOf(page: Page): Promise<{ first: number; newest: number; step: number }> {
   const words = await page.locator('.chart[data-kind="loss"]').getAttribute('aria-label')
   const found = /: ([\d.]+) at the first, ([\d.]+) at step (\d+)/.exec(words ?? '')
@@ -104,7 +104,7 @@ it('five tabs learn, pause and continue; one is reloaded, one closed; four finis
   // It comes back with its name, as the newest member.
   expect(await members(maker).locator('strong').nth(4).textContent()).toBe(name)
 
-  // The run was saved in the pause at the latest: all five go on from there, until one is closed, and the others tell within a second.
+  // The run was saved in the pause at the latest: all five continue from there, until one is closed, and the others show that within a second.
   const goOn = maker.getByRole('button', { name: /^Resume from step \d+$/ })
   const savedStep = Number(/\d+/.exec((await goOn.textContent())!)![0])
   expect(savedStep).toBeGreaterThanOrEqual(paused[0])

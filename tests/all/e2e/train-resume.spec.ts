@@ -10,7 +10,7 @@ import { freePort } from '../../support/free-port.ts'
 import { drawnSplits, idxFolder } from '../../support/idx-files.ts'
 import { startTrain } from '../../support/program-process.ts'
 
-/** `npm run train` with checkpoints, as a process: what it keeps in the folder, and what it goes on from. */
+/** `npm run train` with checkpoints, as a process: what it keeps in the folder, and what it continues from. */
 
 let folder: string
 const children: ChildProcess[] = []
@@ -172,7 +172,7 @@ test('a run that was killed continues from its latest checkpoint, to the same bi
   expect(lossesOf(second)).toEqual(lossesOf(whole).slice(resumed.step))
   expect(second.at(-1)?.paramHashes).toEqual(whole.at(-1)?.paramHashes)
 
-  // With --max-restarts the command does that by itself when a tab is killed.
+  // With --max-restarts the command does that without a person when a tab is killed.
   const port = await freePort()
   const browser = { TABRING_BROWSER: await debuggedBrowser(folder, port) }
   const kept = ['--checkpoint-dir', join(folder, 'crashed'), '--checkpoint-every', '2']

@@ -148,7 +148,7 @@ describe('ops against PyTorch', () => {
 
 // --- GPT -------------------------------------------------------------------------------------------------------------
 
-/** An eager step is traced anew, so fewer of them are compared. */
+/** Fewer than replayed ones, since each eager step is traced again. */
 const eagerSteps = 30
 
 const bitsOf = (values: ArrayLike<number>) => [...new Uint32Array(Float32Array.from(values).buffer)]

@@ -14,7 +14,7 @@ import type { TrainerResult } from '../../../src/trainer/watch/run-events.ts'
 import { rejoiningRingOf } from '../../support/process-ring.ts'
 import { serveDigits } from '../../support/served-digits.ts'
 
-// Checkpoints in the browser's own files, and a run on devices that goes on from one.
+// Checkpoints in the browser's own files, and a run on devices that continues from one.
 
 const store = opfsFileStore('tabring-checkpoint-spec')
 beforeEach(() => serveDigits(72, (_, i) => (i * 7919) % 251))

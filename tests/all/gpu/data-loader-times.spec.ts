@@ -20,7 +20,7 @@ test('a 20 ms decode is hidden at 2 workers', async () => {
       asked = performance.now()
     }
     const medianOf = (values: number[]) => values.sort((a, b) => a - b)[values.length >> 1]
-    // What the loader tells is what the loop waited, but for what this thread did in between.
+    // The loader's figure is the time that the loop waited, but for what this thread did in between.
     const differences = waits.map((ms, i) => Math.abs(ms - received[i]))
     expect(medianOf(differences)).toBeLessThan(decodeMs / 2)
     return medianOf(waits.slice(4))

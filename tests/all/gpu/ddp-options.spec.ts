@@ -23,7 +23,7 @@ import { testRuntime } from '../../support/run-op.ts'
 import { checkSyncBatchNorm, distanceOfPairs, syncCases } from '../../support/sync-batch-norm.ts'
 import { updateStep } from '../../support/update-step.ts'
 
-// What tests/unit/train shows on the cpu, on a device: programs cut where ranks meet, shadows, hooks, shared buffers.
+// What tests/unit/train shows on the cpu, on a device: programs cut at sync points, shadows, hooks, shared buffers.
 
 afterEach(async () => (await testRuntime()).gpu.check())
 

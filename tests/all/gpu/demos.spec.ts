@@ -33,7 +33,7 @@ test.each(stated)(
     if (atMost !== undefined) expect(best).toBeLessThanOrEqual(atMost)
     expect(atLeast ?? atMost).toBeDefined()
 
-    // A page that was told of this run ticks it off, and not before its tests came.
+    // A page with this run's events ticks it off, and not before its tests came.
     const { events } = ranks[0]
     const untested = events.filter(({ event }) => event !== 'evaluation')
     const verdicts = [events, untested].map((received) => {

@@ -38,7 +38,7 @@ interface Trained {
   readonly deviceBytes: number
 }
 
-/** Trains a model of its own for some steps and returns everything that two ways of doing it must share. */
+/** Trains a new model for some steps and returns everything that two ways of doing it must share. */
 async function train(
   make: () => Module,
   forward: (model: Module, x: Tensor) => Tensor,

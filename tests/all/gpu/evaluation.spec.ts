@@ -72,7 +72,7 @@ function meanLoss(logits: readonly (readonly number[])[], labels: ArrayLike<numb
   return sum / logits.length
 }
 
-/** What each rank tells, by rank, of each of several labellings of the same images. */
+/** Results by rank for each of several labellings of the same images. */
 async function evaluatedOn(
   name: Name,
   size: number,

@@ -22,7 +22,7 @@ const classes = 4
 
 /**
  * Bytes of live JavaScript objects: what is left when collecting garbage frees no more. One collection does not do: handles of the GPU
- * are let go in tasks of their own.
+ * are let go in later tasks.
  *
  * The browser is started with --js-flags=--expose-gc and --enable-precise-memory-info.
  */

@@ -9,7 +9,7 @@ import { losableDevices } from '../../support/losable-devices.ts'
 import { rejoiningRingOf } from '../../support/process-ring.ts'
 import { serveDigits } from '../../support/served-digits.ts'
 
-// Several ranks, each with a device of its own, some of which are lost: the run goes on, and to the same bits.
+// Several ranks with a device each, some of which are lost: the run continues, to the same bits.
 
 const size = 3
 const input = {
@@ -29,14 +29,14 @@ interface End {
   losses: number[]
   /** Steps of which the page hears more. */
   sampled: number[]
-  /** When each of them was told. */
+  /** When each of them was sent. */
   sentMs: number[]
 }
 
 /** As a page can: the browser says 'destroyed' then, and 'unknown' where a driver or its process went. */
 const destroy = (device: GPUDevice): void => device.destroy()
 
-/** The built-in experiment; `lose` is asked in each rank after each step that it tells of, and when it begins to train, as step 0. */
+/** The built-in experiment; `lose` is asked in each rank after each step that it reports, and when it begins to train, as step 0. */
 async function endsOf(
   lose: (rank: number, step: number) => boolean,
   { ranks = size, regroups = true, loseDevice = destroy, config = parseTrainConfig(input) } = {},
@@ -95,13 +95,13 @@ const expected = () => {
   return undisturbed
 }
 
-/** Each step told once, with the numbers of the undisturbed run, and the same parameters at the end. */
+/** Expects each step reported once, with the numbers of the undisturbed run, and the same parameters at the end. */
 async function expectSame(ends: End[], lostDevices: number[]): Promise<void> {
   const wanted = await expected()
   for (const [rank, { result, reason, losses }] of ends.entries()) {
     if (!result) throw reason
     expect(losses, `losses of rank ${rank}`).toEqual(wanted[rank].losses)
-    // Each run measures its links by itself.
+    // Each run measures its links again.
     const { links: _, ...record } = wanted[rank].result!.record
     expect(result).toMatchObject({
       paramHash: wanted[rank].result!.paramHash,
@@ -123,7 +123,7 @@ function once(rank: number, step: number) {
   }
 }
 
-/** What is told about losses while it is watched. */
+/** Returns the warnings of Tabring since this call. */
 function watchWarnings(): () => unknown[] {
   const warn = vi.spyOn(console, 'warn').mockImplementation(() => undefined)
   return () =>
@@ -135,7 +135,7 @@ test("all ranks continue from the step that all have kept when one rank's device
   const warnings = watchWarnings()
   const ends = await endsOf(once(1, 60))
   await expectSame(ends, [0, 1, 0])
-  // Each rank says it; nobody is told to do what the run does by itself.
+  // Each rank logs it, without advice to do what the run does anyway.
   expect(warnings()).toEqual(
     Array(3).fill(
       expect.stringMatching(
@@ -205,7 +205,7 @@ test('a device that is lost repeatedly ends the run on every rank, with an error
 
 test('ranks that cannot form a group again end with the loss and the rank that had it', async () => {
   const ends = await endsOf(once(2, 3), { regroups: false })
-  // Whoever waited names the collective first, if one was under way.
+  // The ranks that waited name the collective first, if one was under way.
   const message = expect.stringMatching(
     /device: rank 2 lost its device \(destroyed: [^()]*\)\. Start again, with or without that rank\.$/,
   )

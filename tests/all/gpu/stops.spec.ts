@@ -9,7 +9,7 @@ import { testRuntime } from '../../support/run-op.ts'
 
 afterEach(async () => (await testRuntime()).gpu.check())
 
-/** How a rank's run ended, and the last step that it told of. */
+/** How a rank's run ended, and the last step that it reported. */
 interface End {
   reason: unknown
   lastStep: number

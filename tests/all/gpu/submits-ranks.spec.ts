@@ -19,7 +19,7 @@ afterEach(async () => (await testRuntime()).gpu.check())
 
 const size = 3
 
-/** Two parameters, each a bucket of its own. */
+/** Two parameters in separate buckets. */
 class Two extends Module {
   readonly a: Parameter
   readonly b: Parameter

@@ -155,7 +155,7 @@ test('a run in a worker pauses, answers queries and continues; arrays are return
     location.href,
     (events) => {
       for (const { event } of events) {
-        // Steps come in batches; the first is told at once.
+        // Steps come in batches; the first is sent at once.
         if (event.event === 'step' && event.step === 1) client.api.pause()
         if (event.event === 'paused') pausedAt()
         if (event.event === 'paused' || event.event === 'continued') log.push(event.event)

@@ -181,7 +181,7 @@ function remove(name: string): void {
       try {
         process.kill(Number(id), 'SIGKILL')
       } catch {
-        // It has ended by itself.
+        // It has ended already.
       }
     }
   }

@@ -1,8 +1,8 @@
 import { createSocket, type Socket } from 'node:dgram'
 
 /**
- * A UDP relay that is slow and loses packets, for kernels without netem: `slow-line.ts PORT TO_HOST TO_PORT DELAY_MS LOSS`. Whatever comes to PORT
- * goes on to TO_HOST:TO_PORT after DELAY_MS, or, for a share LOSS of packets, nowhere; and back likewise. Each sender gets a port of its own.
+ * A UDP relay that is slow and loses packets, for kernels without netem: `slow-line.ts PORT TO_HOST TO_PORT DELAY_MS LOSS`. What comes to PORT
+ * goes on to TO_HOST:TO_PORT after DELAY_MS, or, for a share LOSS of packets, nowhere; and back likewise. Each sender gets a separate port.
  *
  * When it ends by SIGTERM it prints `{"passed":…,"lost":…}`.
  */
@@ -10,7 +10,7 @@ const [port, toHost, toPort, delayMs, loss] = process.argv.slice(2)
 const counts = { passed: 0, lost: 0 }
 const far = new Map<string, Socket>()
 
-/** Every packet draws; numbers of a fixed sequence, so that runs lose alike. */
+/** Every packet draws; numbers of a fixed sequence, so that all runs lose the same. */
 let state = 1
 function draw(): number {
   state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0

@@ -117,7 +117,7 @@ test('a firewall between, and a TURN server: npm start on one machine, a tab on 
       return page.evaluate(() => Promise.all(globalThis.paths))
     }),
   )
-  // The other's relayed address, met before the other had told it, is of the kind prflx, and until then it is not shown.
+  // The other's relayed address, seen before its candidate has arrived, is of the kind prflx, and until then it is not shown.
   const turnAddress = addresses.nextToAlpha.replaceAll('.', '\\.')
   const byTurn = new RegExp(`\\brelay |\\bprflx (${turnAddress})?$`)
   for (const [page, kinds] of ofBoth.entries()) {

@@ -16,7 +16,7 @@ const port = 29_500
 /** Of the slow line to it; coturn itself takes the port behind its own too. */
 const linePort = 4478
 
-/** What a rank of fixtures/train.ts tells. */
+/** Line that a rank of fixtures/train.ts prints. */
 interface Report {
   rank: string
   localRank: string
@@ -97,7 +97,7 @@ async function runOnBoth(
   }
 }
 
-/** What each rank has told, in their order, after a run that ended well on all. */
+/** The reports by rank, after a run that ended well on all. */
 function ranksOf({ codes, stdout, stderr }: Awaited<ReturnType<typeof runOnBoth>>): Report[] {
   expect(codes, stderr.join('\n')).toEqual([0, 0])
   const lines = [...stdout.matchAll(/^\[(\d+)\]: (\{.*\})$/gm)]
@@ -235,7 +235,7 @@ test.concurrent('a firewall between, and no TURN server or one with another secr
   }
 })
 
-/** What both launchers have told at the end of a run whose two ranks cannot reach each other. */
+/** Returns what both launchers have printed at the end of a run whose two ranks cannot reach each other. */
 async function failBehindFirewall(
   networks: Networks,
   flags: readonly string[],

@@ -24,7 +24,7 @@ test('two hidden tabs train on at the rate they have when they are seen', async 
     expect(await hidden.states()).toEqual(['hidden', 'hidden'])
     await hidden.show()
     const after = await hidden.measure(4)
-    // The pages' own timers tell that the browser did throttle them.
+    // The pages' own timers show that the browser did throttle them.
     expect(Math.min(...before.timersPerSec)).toBeGreaterThan(5)
     for (const { timersPerSec } of windows) expect(Math.max(...timersPerSec)).toBeLessThan(1.5)
     const seen = (before.stepsPerSec + after.stepsPerSec) / 2

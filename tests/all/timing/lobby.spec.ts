@@ -27,7 +27,7 @@ const picture = (page: Page, name: string) =>
 
 describe('a room of a class', { timeout: 240_000 }, () => {
   it('8 tabs that open at once are in one room, measure their speeds and links, and train', async () => {
-    // Whoever comes first makes the room.
+    // The first to come makes the room.
     const link = `${served.localUrl}?demo=playground&steps=20&batchSize=64${formatFragment(newRoomLink())}`
     const openedAtMs = performance.now()
     const pages = await Promise.all(Array.from({ length: 8 }, () => openTab(link)))

@@ -11,7 +11,7 @@ import {
 } from '../../support/declarations.ts'
 import { repository } from '../../support/repository.ts'
 
-// Whoever calls the library can name every type that its functions, classes and types mention.
+// Callers of the library can name every type that its functions, classes and types mention.
 
 const because = (reason: string, names: readonly string[]) =>
   Object.fromEntries(names.map((name) => [name, reason]))

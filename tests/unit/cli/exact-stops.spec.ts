@@ -5,7 +5,7 @@ import { Stops } from '../../../scripts/exact/stops.ts'
 const step = (rank = 0) => ({ event: 'step', rank }) as TabEvent
 const regrouped = { event: 'regrouped', step: 0, worldSize: 2, rank: 0 } as const
 
-/** Steps of rank 0 that follow one another by those times. Returns when the last one was told. */
+/** Takes steps of rank 0 at those distances. Returns the time of the last one. */
 function take(stops: Stops, fromMs: number, ...lengthsMs: number[]): number {
   let nowMs = fromMs
   for (const ms of lengthsMs) {

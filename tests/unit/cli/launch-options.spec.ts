@@ -76,7 +76,7 @@ describe('torchrun takes them so', () => {
     expect(plan.launchers).toBe(taken.nodes[0])
     expect(taken.nodes[0]).toBe(taken.nodes[1])
     expect(plan.tabs).toBe(taken.tabs)
-    // Where torch says 0 without being told, the c10d backend still finds out which machine it is.
+    // Where torch says 0 by default, the c10d backend still finds out which machine it is.
     if (options.nodeRank !== undefined) expect(plan.index).toBe(taken.nodeRank)
     const [host, port] = taken.rdzvEndpoint.split(':')
     expect(plan.masterAddr).toBe(host || taken.masterAddr)

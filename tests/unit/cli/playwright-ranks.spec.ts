@@ -5,7 +5,7 @@ import { OpenRanks } from '../../../node/playwright/ranks.ts'
 import { relayChoices } from '../../../src/distributed/rendezvous/plan-links.ts'
 import { newRoomUrl, parseRoomUrl } from '../../../src/peer/room/room-url.ts'
 
-/** What ranks of a Playwright test are told. tests/all/e2e/library-project.spec.ts opens them. */
+/** The environment of ranks of a Playwright test. tests/all/e2e/library-project.spec.ts opens them. */
 
 test.each(relayChoices)('a rank of a test has RELAY=%s where it is asked for', (relay) => {
   const address = new URL('https://localhost/train')

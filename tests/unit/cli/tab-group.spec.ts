@@ -117,7 +117,7 @@ test.each([
   const onLost = (text: string) => received.push(text)
   const group = new TabGroup({ worldSize: 2, timeoutMs: 60_000, onEvent: ignore, onLost })
   for (const tab of [0, 1]) group.event(tab, begun(tab))
-  // Its page tells it once more.
+  // Its page reports it once more.
   const isLeftOut = code === 'peer.aborted'
   for (let i = 0; i < 2; i++) group.done(1, { ...failed(1, code, message), isLeftOut })
   await vi.advanceTimersByTimeAsync(1000)

@@ -109,7 +109,7 @@ describe('arrays become tensors', () => {
       shape: [2, 0],
       data: new Float32Array(0),
     })
-    // A typed array, a plain one and a tensor of one shape and type are alike.
+    // A typed array, a plain one and a tensor of one shape and type count as equal.
     const mixed = [
       { x: [1] },
       { x: Float32Array.of(2) },

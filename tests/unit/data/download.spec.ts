@@ -15,7 +15,7 @@ import {
 import { type FileStore, memoryFileStore } from '../../../src/data/file-store.ts'
 import { listServed } from '../../../src/data/folder.ts'
 
-// Against Tabring's own server, which is told to break connections off after some bytes.
+// Against Tabring's own server, which breaks connections off after some bytes.
 
 const contents = randomBytes(6 * 2 ** 20)
 const hash = createHash('sha256').update(contents).digest('hex')

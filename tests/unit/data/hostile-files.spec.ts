@@ -18,7 +18,7 @@ import { cpuMs } from '../../support/cpu-time.ts'
 import { mutatedJson } from '../../support/fuzz/mutate.ts'
 import { Draw } from '../../support/simulation/draw.ts'
 
-// Files from strangers: whatever is in them, reading ends soon, and with an error that says so.
+// Files from strangers: whatever is in them, reading ends soon, with an error of Tabring.
 
 const parts = (): Parts => {
   const model = new Sequential(new Linear(3, 4), new BatchNorm1d(4), new Linear(4, 2))

@@ -107,7 +107,7 @@ describe("the comparison's settings", () => {
 
 const times = { data: 0, ...noTimes, total: 0 }
 
-/** A log as its ranks tell it: `losses` by rank, a step each 10 ms, a test of 1 s behind the first one. */
+/** A log of its ranks' events: `losses` by rank, a step each 10 ms, a test of 1 s behind the first one. */
 function logOf(name: string, losses: readonly (readonly number[])[], hashes: readonly string[]) {
   const one = strategy(name)
   const steps = losses[0].length
@@ -165,7 +165,7 @@ describe('the log of a strategy', () => {
       steps: [1, 2, 3],
       samples: [96, 192, 288],
       seconds: [0.01, 0.02, 0.03],
-      // Rank 0's: the ranks of a group tell of the same loss.
+      // Rank 0's: the ranks of a group report the same loss.
       values: [3, 2, 1],
     })
     expect(log.tests).toEqual({ steps: [1], samples: [96], seconds: [0.01], values: [0] })

@@ -90,7 +90,7 @@ test("attention maps, with the model's own values, give what its attention gives
   manualSeed(3)
   const [length, heads, width] = [12, 4, 32]
   const model = gpt({ vocabSize: 20, blockSize: 16, layers: 2, heads, width })
-  // Larger than the first weights are, so that the maps are not all alike.
+  // Larger than the first weights are, so that the maps are not nearly uniform.
   const state = await model.stateDict()
   for (const { data } of Object.values(state))
     for (let i = 0; i < data.length; i++) data[i] = data[i] * 8 + 0.01 * ((i % 7) - 3)
@@ -131,7 +131,7 @@ test("attention maps, with the model's own values, give what its attention gives
       expect(Math.abs(value - own[i])).toBeLessThan(1e-4 * scale)
     })
     const map = out[`map${layer}`]
-    // Neither all alike nor seeing what comes later.
+    // Neither uniform nor attending to later positions.
     expect(Math.max(...map.subarray(length * (length - 1), length * length))).toBeGreaterThan(0.12)
     expect(map[1]).toBe(0)
   }

@@ -7,8 +7,8 @@ import { memoryMesh } from '../../support/memory-mesh.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
 
 /**
- * Two calls, one begun right behind the other, meet their like on all ranks, whoever reads its tensor slower or comes later: with each pair the results are
- * those of each call alone.
+ * Two calls, one begun right after the other, match on all ranks, though ranks read their tensors or come at different times: with each pair the results are
+ * those of the same two calls with an await between them.
  */
 
 const size = 3

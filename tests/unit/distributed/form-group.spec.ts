@@ -204,7 +204,7 @@ describe('what cannot be', () => {
         /rank 0 .* and rank 1 .* do not both have WebRTC.*lendPage\(\)/,
       )
     }
-    // The next try begins anew.
+    // The next try begins in a new round.
     expect(await store.numKeys()).toBe(1)
     await leaveAll(await form(2, store))
   })

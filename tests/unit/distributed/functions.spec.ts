@@ -11,7 +11,7 @@ import { ifMember } from '../../support/members.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { memoryRing, outcomes } from '../../support/memory-ring.ts'
 
-// The functions with a group of their own each: many ranks in one context have no default group.
+// The functions with a group each: many ranks in one context have no default group.
 
 const open = (size: number) => {
   const env = new VirtualEnv(size)
@@ -553,7 +553,7 @@ describe('in a ring', () => {
     )
     expect(errors).toHaveLength(12)
     for (const error of errors) expect(error?.message).toContain("topology: 'mesh'")
-    // And the group goes on.
+    // The group stays usable.
     const sums = groups.map((_, rank) => Float32Array.of(rank))
     await env.until(Promise.all(groups.map((group, at) => group.allReduce(sums[at]!))))
     expect(sums.map((sum) => sum[0])).toEqual([10, 10, 10, 10, 10])

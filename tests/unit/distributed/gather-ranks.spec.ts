@@ -10,7 +10,7 @@ import { HashStore } from '../../../src/peer/store/hash-store.ts'
 import { messageOf, PeerError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
-/** A store and ranks that meet by it, on one virtual clock. */
+/** A store and ranks that find each other by it, on one virtual clock. */
 class World {
   readonly env: VirtualEnv
   readonly store: HashStore

@@ -8,7 +8,7 @@ const infinite = Number.POSITIVE_INFINITY
 const elements = 256
 const nobody = { ranks: [], notFinite: [] }
 
-/** Of ranks that tell the truth, whose gradients are as large in each range. */
+/** Norms of honest ranks, whose gradients are as large in each range. */
 const honest = (...claimed: number[]): BucketNorms => ({
   claimed,
   measured: claimed.map(() => claimed.map((norm) => norm / Math.sqrt(claimed.length))),

@@ -157,7 +157,7 @@ test.each([
   expect(errors[1]?.message).toMatch('rank 0 refused this call: tensor must be a typed array')
 })
 
-// As PyTorch's monitored_barrier: whoever refuses its own call has not arrived, and the first rank names it at its timeout.
+// As PyTorch's monitored_barrier: a rank that refuses its own call has not arrived, and the first rank names it at its timeout.
 test.each([
   [1, [0, 2], /monitoredBarrier: rank 1 did not arrive within 700 ms/],
   [0, [1, 2], /monitoredBarrier via send #0: .*rank 0/],

@@ -45,7 +45,7 @@ async function load(search = '') {
 }
 
 test.each([
-  // The five rows by which CUDA_VISIBLE_DEVICES is told of; the third has the shell's quotes.
+  // The five rows that document CUDA_VISIBLE_DEVICES; the third has the shell's quotes.
   ['1', [1]],
   ['0,1', [0, 1]],
   ['"0,1"', [0, 1]],

@@ -35,7 +35,7 @@ test.each([
         5 * bound ** 2 * Math.sqrt(4 / 45 / n),
       )
     }
-    // Of one stream they would begin alike: both are scaled by the same bound.
+    // Of one stream they would begin with the same values: both are scaled by the same bound.
     expect(bias.filter((value, i) => value === weight[i])).toEqual([])
   },
 )

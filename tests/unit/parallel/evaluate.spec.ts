@@ -98,7 +98,7 @@ test.each(Object.keys(ways))('a model %s is evaluated on each sample once', asyn
   const all = await onRanks(size, async (group) => {
     const model = makeModel()
     const parts = await split(model, group)
-    // Only a model of which every rank has samples of its own needs the group: there is no default one here.
+    // Only a model of which every rank has other samples needs the group: there is no default one here.
     const isSharded = name.startsWith('sharded')
     return evaluate(model, dataset, {
       ...options,

@@ -14,7 +14,7 @@ import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { memoryRing, outcomes } from '../../support/memory-ring.ts'
 
-// Functions that are made of several collectives are told apart by what these are called for.
+// Functions that are made of several collectives differ in what these are called for.
 
 type Call = (group: ProcessGroup) => Promise<unknown>
 
@@ -32,7 +32,7 @@ const named: Record<string, Call> = {
 
 const isOne = (received: unknown): received is 1 => received === 1
 
-/** Their own names are what tells these. */
+/** Calls that differ by their own names. */
 const plain: Record<string, Call> = {
   allGatherBytes: (group) => group.allGatherBytes(new Uint8Array(3)),
   allReduce: (group) => group.allReduce(new Float32Array(4)),

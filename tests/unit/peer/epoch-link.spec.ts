@@ -9,7 +9,7 @@ import { PeerError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { outcomes } from '../../support/memory-ring.ts'
 
-// Groups of the same ranks that follow one another over the same links: what one leaves on the wire never meets the next.
+// Groups of the same ranks that follow one another over the same links: what one leaves on the wire never reaches the next.
 
 const epoch = 3
 

@@ -6,11 +6,11 @@ import type { PeerError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryRing, outcomes } from '../../support/memory-ring.ts'
 
-// What a link or a neighbour does wrong by itself: lost, doubled, late and broken messages, ends, silence.
+// Faults of a link or a neighbour: lost, doubled, late and broken messages, ends, silence.
 
 const length = 60_000
 
-/** Strikes the `nth` DATA message. */
+/** Injects a fault into the `nth` DATA message. */
 function dataFault(kind: FaultKind, nth: number, delayMs = 0): Fault {
   let seen = 0
   return {

@@ -16,7 +16,7 @@ import { cheapSigner } from '../../support/cheap-signer.ts'
 interface Member {
   readonly id: string
   readonly elastic: ElasticMember
-  /** What it told its owner: 'stop', 'wish', 'out', and of whom it said why it waits. */
+  /** Events to its owner: 'stop', 'wish', 'out', and the members that it waits for, with the reason. */
   readonly received: string[]
   readonly links: MemoryLink[]
 }

@@ -14,7 +14,7 @@ const { made } = vi.hoisted(() => {
   return { made: [] as FakeConnection[] }
 })
 
-/** A connection that does what it is told. */
+/** A connection that the test controls. */
 interface FakeConnection {
   options: WebRtcOptions
   up(): void

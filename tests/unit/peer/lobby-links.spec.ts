@@ -41,7 +41,7 @@ describe('neighbours in a room that waits', () => {
     expect(Math.max(...tabs.map(({ largestBytes }) => largestBytes))).toBeLessThan(
       limits.messageBytes / 3,
     )
-    // Hours later the same links, and nothing to tell.
+    // An hour later the same links, and no news.
     const received = tabs[5].lobby
     await world.env.advance(3_600_000)
     expect(world.calls).toBe(30)

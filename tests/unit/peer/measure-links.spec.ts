@@ -10,7 +10,7 @@ import { bytes, elements, reduced, reducedByMachines } from '../../support/colle
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
 
-/** Links on which a message takes `hopMs`, and so many bytes are under way at once. */
+/** Links on which a message takes `hopMs`, and at most `bytesInFlight` are under way. */
 function links(hopMs: number | (() => number), bytesInFlight: number) {
   return () => ({
     delayMs: typeof hopMs === 'number' ? () => hopMs : hopMs,
@@ -21,7 +21,7 @@ function links(hopMs: number | (() => number), bytesInFlight: number) {
 
 test('measureLinks chooses few hops when links are far, the same on all ranks', async () => {
   const env = new VirtualEnv(1)
-  // No size is slow by itself: only hops cost.
+  // No size is slow: only hops cost.
   const groups = memoryMesh(env, 5, links(20, 2 ** 30))
   const all = await env.until(Promise.all(groups.map((group) => measureLinks(group))), 60_000)
   for (const one of all) expect(one).toEqual(all[0])
@@ -66,7 +66,7 @@ test('slow links are not kept busy: one round of each size, none beyond what is 
 /** The cap that ranks settle without one given, on links whose messages take `hopMs` more or less. */
 async function measuredCap(seed: number, hopMs: number): Promise<(number | undefined)[]> {
   const env = new VirtualEnv(seed)
-  // A rank's slower or faster moment, drawn anew for each message.
+  // A rank's slower or faster moment, drawn for each message.
   const delay = links(() => hopMs * (0.7 + 0.6 * env.chance()), 16_384)
   const groups = memoryMesh(env, 3, delay)
   const models = groups.map(

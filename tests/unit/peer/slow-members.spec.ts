@@ -18,7 +18,7 @@ const slow = 50
 interface Rank {
   readonly id: string
   readonly elastic: ElasticMember
-  /** Whom it named, and what else it told, each with its moment. */
+  /** Its events to its owner, with their times. */
   readonly received: { atMs: number; text: string }[]
   group: ProcessGroup
   patience: PhaseTimeouts
@@ -302,7 +302,7 @@ test('three ranks, all of whose links turn slow: nobody is left out', async () =
   turn(() => true, slow)
   await world.advance(60_000)
   expect(membersOf(all)).toEqual(['abc', 'abc', 'abc'])
-  // Each speaks of its own links.
+  // Each names its own links.
   for (const { id, received } of all) expect(received[0]!.text).toMatch(why(id))
 })
 

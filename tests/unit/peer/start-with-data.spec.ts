@@ -27,7 +27,7 @@ describe('messages that each of 3 ranks sends', () => {
     // One to each of the others.
     ['oneShot', 4096, { data: 2, others: 0 }],
     ['direct', 4096, { data: 4, others: 0 }],
-    // The one before in the ring is told, and sent nothing.
+    // The one before in the ring gets START, and no data.
     ['ring', 4096, { data: 4, others: 1 }],
     // Long data do not hold START up.
     ['oneShot', 32_768, { data: 2, others: 2 }],

@@ -17,7 +17,7 @@ import { RendezvousWorld, roomA } from '../../support/rendezvous-world.ts'
 import { socketFrom } from '../../support/signal-socket.ts'
 import { StoreServer, type Tap, tappedSocket } from '../../support/store-server.ts'
 
-/** STUN and TURN servers: how they are configured, and what tabs are told of them. tests/all/net has a TURN server that takes it. */
+/** STUN and TURN servers: how they are configured, and what tabs receive. tests/all/net has a TURN server that takes it. */
 
 const secret = 'what-nobody-may-see'
 const turn = 'turn:turn.example:3478?transport=udp'

@@ -42,7 +42,7 @@ afterAll(async () => {
   await rm(home, { recursive: true, force: true })
 })
 
-/** What the server tells one that creates `link`'s room, up to ICE servers or the connection's end. */
+/** Creates `link`'s room; returns the server's messages, up to ICE servers or the connection's end. */
 async function create(server: string, link: RoomLink, authKey?: string): Promise<string[]> {
   const secret = await RoomSecret.derive({ key: link.key })
   const { room = secret.room } = link

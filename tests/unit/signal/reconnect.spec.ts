@@ -11,7 +11,7 @@ import { infoOf } from '../../support/member-info.ts'
 import { socketFrom } from '../../support/signal-socket.ts'
 import { SignalWorld } from '../../support/signal-world.ts'
 
-/** Clients that come back by themselves when their connection ends. */
+/** Clients that connect again when their connection ends. */
 
 const settings = { steps: 3 }
 const names = ['a', 'b', 'c']

@@ -72,7 +72,7 @@ const keyOf = (name: string) => world.last(name, 'assign').key!
 
 const idOf = (name: string) => world.last(name, 'welcome').id
 
-/** As the lobby tells it: state, epoch, and the names of the ranks in order. */
+/** By the lobby: state, epoch, and the names of the ranks in order. */
 async function received(name: string): Promise<[string, number, ...string[]]> {
   await world.tick()
   const { state, epoch, members } = world.last(name, 'lobby')

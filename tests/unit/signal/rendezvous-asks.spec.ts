@@ -21,7 +21,7 @@ const enter = (
   info = infoOf(name),
 ) => world.join(name, roomA, info, authKey, token, rest)
 const idOf = (name: string) => world.last(name, 'welcome').id
-/** Who waits, as the maker was told last. */
+/** Who waits, by the last message to the maker. */
 const asks = (maker = 't0') => world.last(maker, 'asks').asks
 const answer = (isLetIn: boolean, at = 0, maker = 't0') =>
   world.say(maker, { type: 'letIn', id: asks(maker)[at].id, isLetIn })

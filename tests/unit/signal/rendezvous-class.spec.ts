@@ -3,7 +3,7 @@ import { limits, type MemberInfo } from '../../../src/peer/room/messages.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { RendezvousWorld } from '../../support/rendezvous-world.ts'
 
-/** A class in one room: 30 laptops that tell what laptops tell, and what that costs each of them. */
+/** A class in one room: 30 laptops that send what laptops do, and what that costs each of them. */
 
 const count = 30
 const ids = Array.from({ length: count }, (_, index) => `t${index}`)

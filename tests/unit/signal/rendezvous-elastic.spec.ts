@@ -307,7 +307,7 @@ describe('newcomers', () => {
         epoch: 2,
         text: `epoch 2: the run continues without this tab: ${text}`,
       })
-      // Also where the other side says so too.
+      // Also where the other side reports it too.
       world.say('t0', { type: 'linkDown', epoch: 2, peerRank: 2, text: 'no way' })
       expect(world.all('late', 'abort')).toHaveLength(1)
       world.say('late', { type: 'signal', epoch: 2, to: 0, attempt: 1, box: 'offer' })

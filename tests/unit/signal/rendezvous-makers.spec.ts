@@ -26,7 +26,7 @@ async function fill(count: number): Promise<string[]> {
   return tabs
 }
 
-/** By name, as `tab` was told last. */
+/** Members by name, in the order of the last lobby to `tab`; the maker is the first. */
 async function reportOrder(tab: string): Promise<string[]> {
   await world.tick()
   const { maker, members } = world.last(tab, 'lobby')

@@ -7,7 +7,7 @@ import { linkKind } from '../../../src/peer/server/rendezvous.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { authKey, hmac, RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'
 
-/** Rooms of the rendezvous server: who enters, what the lobby tells, who is joined to whom. */
+/** Rooms of the rendezvous server: who enters, what the lobby has, who is linked to whom. */
 
 let world: RendezvousWorld
 beforeEach(() => {

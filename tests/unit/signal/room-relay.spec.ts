@@ -4,7 +4,7 @@ import { proofText } from '../../../src/peer/room/secret.ts'
 import type { Limits } from '../../../src/peer/server/limits.ts'
 import { authKey, hmac, RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'
 
-/** The server's relay on a virtual clock, where sockets take what they are told to. */
+/** The server's relay on a virtual clock, whose sockets take as much as a test lets them. */
 function world(costs: Partial<Limits> = { relayFrameCostBytes: 0 }) {
   const own = new RendezvousWorld(
     { relayQueueBytes: 1000, relayFrameBytes: 400, relayFrameMinBytes: 0, ...costs },

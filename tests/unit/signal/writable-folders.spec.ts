@@ -134,7 +134,7 @@ test('only plain names below the prefix, by GET, PUT and DELETE', async () => {
     expect(await status(`${prefix}${name}`, 'PUT'), name).toBe(404)
   }
   expect(await status(`${prefix}file`, 'POST')).toBe(405)
-  // Browsers print a 404 as an error, and what is not there yet is none.
+  // A missing file is no error, but browsers print a 404 as one.
   expect(await status(`${prefix}file`)).toBe(204)
   expect(await readdir(disk)).toEqual(['.hidden'])
 })

@@ -20,7 +20,7 @@ function play(
   })
 }
 
-/** What ranks of a deal tell when they meet others. */
+/** Times that ranks report when they form a group with others. */
 const receivedFrom = (assignment: Assignment): MeasuredTime[] =>
   assignment.counts.map((_, rank) => ({ us: assignment.usOf(rank)!, isOfProof: false }))
 
@@ -72,7 +72,7 @@ describe('Assignment', () => {
       again.begin(received)
       expect(mean(play(again, 20, (rank) => us[rank])) / best(workers, us)).toBeLessThan(1.15)
 
-      // Rank 0 is lost. Of those that join one has computed its proof, slowly, and one has told nothing.
+      // Rank 0 is lost. Of those that join one has computed its proof, slowly, and one has reported nothing.
       const others = [...us.slice(1), 1000, 100]
       const joined = new Assignment(evenly(workers, others.length))
       joined.begin([...received.slice(1), { us: 900, isOfProof: true }, undefined])

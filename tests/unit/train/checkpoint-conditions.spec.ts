@@ -34,7 +34,7 @@ async function savedRun(size = 3, options: ClassifierOptions = { bucketCapMb: sa
   return { folder, parameters }
 }
 
-/** Goes on from the checkpoint; what each rank was told of differences. */
+/** Continues from the checkpoint; returns also the differences that rank 0 received. */
 async function resumed(
   folder: SeenFolder,
   { size = 3, isLate = false, ...options }: ClassifierOptions & { size?: number; isLate?: boolean },

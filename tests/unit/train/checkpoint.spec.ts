@@ -336,7 +336,7 @@ describe('ranks', () => {
       return name
     })
     await begun.promise
-    // Whoever does not wait has many turns to say so.
+    // A rank that does not wait would end within these turns.
     for (let turn = 0; turn < 100; turn++) await new Promise((resolve) => setTimeout(resolve))
     expect(done).toEqual([])
     writing.resolve()

@@ -34,7 +34,7 @@ const asInPyTorch: CommHook<null> = (_, bucket) => {
   return bucket.allReduce(tensor)
 }
 
-/** The loss after so many steps, and the parameters of all ranks. */
+/** Trains; returns the last loss, and the parameters of all ranks. */
 async function runWith(register?: Register) {
   const ranks = await classifiers(2, runtime, register)
   const loss = await train(ranks, steps)

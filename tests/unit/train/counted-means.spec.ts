@@ -75,7 +75,7 @@ test.each<[string, (ddp: DistributedDataParallel) => void, number]>([
   for (const one of [uneven, classes]) {
     const { parameters } = await trained(one, { prepare: register })
     expect(distance(parameters, one.parameters)).toBeLessThan(bound)
-    // Ranks that count alike end elsewhere.
+    // Ranks with equal weights end with other parameters.
     const alike = await countedRanks(one, runtime, { prepare: register })
     const own = one.kind === 'samples' ? (count: number) => ({ count }) : () => ({})
     const gradientWeight = 1 / one.counts.length

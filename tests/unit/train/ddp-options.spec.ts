@@ -447,7 +447,7 @@ test('steps that differ between ranks are refused on all', async () => {
   expect(all[1]).toBe(all[0])
 })
 
-/** Two ranks' running statistics after three steps on samples of their own, and those of rank 0's samples alone. */
+/** Two ranks' running statistics after three steps on different samples, and those of rank 0's samples alone. */
 async function statistics(options: DistributedDataParallelOptions, isAccumulated = false) {
   const groups = await ringOf(2)
   const types = { x: tensorType([4, 2]) }

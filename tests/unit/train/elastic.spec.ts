@@ -49,7 +49,7 @@ test('a lost rank does not end the run: the others continue from the newest kept
     expect(steps).toBe(60)
     expect(paramHash).toBe(wanted.paramHash)
   }
-  // A step that is done again is not told again; its loss may have other roundings.
+  // A step that is repeated is not reported again; its loss may have other roundings.
   const losses = lossesOf(ends[0])
   expect(losses).toHaveLength(60)
   expect(losses.slice(0, 50)).toEqual(wanted.losses.slice(0, 50))

@@ -52,7 +52,7 @@ async function train(group: ProcessGroup, settings: ExactSettings, columns: read
     stepsDone: 0,
   })
   for (const row of columns) {
-    // Ranks may be dealt others from step to step.
+    // Ranks may be assigned others from step to step.
     const count = workers.count * workers.rows
     const x = Float32Array.from({ length: count * wide }, (_, i) => row[i % wide])
     await step.run({ x, y: new Int32Array(count) }, { count })

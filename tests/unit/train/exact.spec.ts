@@ -113,7 +113,7 @@ describe('a run with exact', () => {
       const free = await playground(1, { optimizer, exact: true })
       const clipped = { optimizer, clipNorm: 0.1 }
       const one = await playground(1, { ...clipped, exact: true })
-      // It has struck.
+      // Clipping had an effect.
       expect(Math.abs(one.losses.at(-1)! - free.losses.at(-1)!)).toBeGreaterThan(1e-3)
       for (const size of [2, 3])
         expect(await playground(size, { ...clipped, exact: true })).toEqual(one)

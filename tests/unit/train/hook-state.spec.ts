@@ -39,7 +39,7 @@ test.each(Object.keys(statefulHooks))(
       `tabring ${saved.states[0].constructor.name}: dropped the unsent gradients of 2 ranks, because there are 3 ranks now.`,
       'tabring: loadCheckpoint: the run will not continue bit for bit like the saved one: ranks 2, now 3.',
     ])
-    // What all ranks have alike stays.
+    // State that is equal on all ranks stays.
     expect(await dictOf(resumed)).toEqual({ worldSize: 3, errors: {}, ...others })
     await train(resumed.ranks, 2)
     const [first, second, third] = await parametersOf(resumed.ranks)

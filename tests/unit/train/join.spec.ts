@@ -92,7 +92,7 @@ test.each([[[3, 1]], [[0, 2]], [[1, 4, 2, 4]], [[5, 0, 0, 0]]])(
     expect(results.map((losses) => losses.length)).toEqual(counts)
     const all = await weightsOf(ranks)
     for (const own of all) expect(own).toEqual(expectedWeight(counts, () => counts.length))
-    // The group goes on as ever.
+    // The group works as before.
     const next = await Promise.all(ranks.map(({ program }) => program.run({ x: batchOf(0, 0) })))
     expect(new Set(next.map(({ loss }) => loss[0])).size).toBe(1)
     for (const { group } of ranks) group.destroy()

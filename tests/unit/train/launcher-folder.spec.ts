@@ -10,7 +10,7 @@ import { loadCheckpoint, saveCheckpoint } from '../../../src/ddp/checkpoint/chec
 import { launcherFolder } from '../../../src/ddp/checkpoint/launcher-folder.ts'
 import { ringOf } from '../../support/process-ring.ts'
 
-// What a module under `tabring run --checkpoint-dir` saves and loads without an address of its own.
+// What a module under `tabring run --checkpoint-dir` saves and loads without giving an address.
 
 let disk: string
 let checkpoints: CheckpointFolder

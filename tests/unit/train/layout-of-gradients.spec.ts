@@ -10,7 +10,7 @@ import { gatherJson } from '../../../src/peer/group/gather-json.ts'
 import { ifMember } from '../../support/members.ts'
 import { destroyRings, ringOf } from '../../support/process-ring.ts'
 
-// What a hostile rank may tell of the step that it compiles, and of its errors.
+// What a hostile rank may send about the step that it compiles, and about its errors.
 
 afterEach(destroyRings)
 
@@ -25,7 +25,7 @@ const exchangeOf = (group: CollectiveGroup) =>
     averagesOutputs: false,
   })
 
-/** The error of rank 0, whose exchange meets rank 1 that tells `texts`. */
+/** The error of rank 0, whose exchange receives `texts` from rank 1. */
 async function errorOf(
   texts: readonly string[],
   settle: (exchange: RingExchange) => Promise<unknown>,

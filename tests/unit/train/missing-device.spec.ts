@@ -67,7 +67,7 @@ test('deviceIds: [rank] is refused when the model is wrapped, on all ranks', asy
     message: `DistributedDataParallel: the module cannot be trained on rank 1: ${own(1).message}; on rank 2: ${own(2).message}`,
   }
   const expected = [received, own(1), own(2)]
-  // Compiling tells the same, and not that the model is to be moved where it cannot be.
+  // Compiling throws the same, without the advice to move the model where it cannot be.
   const compiling = ranks.map(({ ddp, optimizer }) =>
     compile(
       ({ x }) => {

@@ -7,7 +7,7 @@ afterEach(destroyRings)
 const label = 'the checkpoint'
 const pieceBytes = 2 ** 26
 
-/** How rank 1 ends, where rank 0 tells it `received` of the file that it has read. */
+/** How rank 1 ends, where rank 0 sends it `received` about the file that it has read. */
 async function readFrom(received: object) {
   const groups = await ringOf(2)
   const sent = vi.spyOn(groups[1], 'broadcast').mockRejectedValue(new Error('nothing came'))

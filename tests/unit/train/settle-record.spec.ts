@@ -18,7 +18,7 @@ const own = {
 const proof = { samples: 'ab', parameters: 'cd', results: 'ef' }
 const bitsOf = (rank: number): Bits => ({ who: { id: `id ${rank}`, name: `tab ${rank}` }, proof })
 
-/** What every rank gets that settles its record, given what differs from `own`, and the bits that it tells. */
+/** Settles the record on every rank, given what differs from `own`, and the bits that it sends. */
 async function settleAll(differences: Partial<typeof own>[], bits?: (rank: number) => unknown) {
   const groups = await ringOf(differences.length)
   const ends = await Promise.allSettled(

@@ -15,7 +15,7 @@ import { tensorType } from '../../../src/util/shape.ts'
 import { ringOf } from '../../support/process-ring.ts'
 import { serveDigits } from '../../support/served-digits.ts'
 
-// One group, several models or one made anew: every collective of the epoch has a key of its own.
+// One group, several models or one that is rebuilt: every collective of the epoch has another key.
 
 afterEach(() => vi.restoreAllMocks())
 
@@ -77,7 +77,7 @@ test('four ranks that go back for a loss that is no number use no key twice, and
   for (const own of spans) {
     // Two steps up to the loss, and the first one again.
     expect(stepsOf(own)).toEqual([1, 2, 3])
-    // The links are measured once, each size twice, and not again for the model that is made anew.
+    // The links are measured once, each size twice, and not again for the model that is rebuilt.
     const probes = own.filter(({ operation }) => operation === 'allReduce')
     const sizes = probes.map(({ payloadBytes }) => payloadBytes)
     expect(sizes.filter((bytes) => bytes === sizes[0])).toHaveLength(2)

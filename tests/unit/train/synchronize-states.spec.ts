@@ -18,7 +18,7 @@ const own = {
   hasOtherRanks: false,
 }
 
-// Two ranks that have trained meet a newcomer, on a virtual clock: the state has 2.5 MB.
+// Two ranks that have trained, and a newcomer, on a virtual clock: the state has 2.5 MB.
 
 const words = 600_000
 
@@ -128,7 +128,7 @@ test('a newcomer learns how long it may wait for the data that a person gave; th
 const label = 'the kept state'
 const textOf = (received: object) => new TextEncoder().encode(JSON.stringify(received))
 
-/** How a newcomer ends, where rank 0 tells `received` and then gives it `state`, or what it says is one of `sizeBytes`. */
+/** How a newcomer ends, where rank 0 sends `received` and then `state`, or what it announces as one of `sizeBytes`. */
 async function synchronizeWithLiar(
   received: object,
   state?: Uint8Array<ArrayBuffer>,

@@ -157,7 +157,7 @@ describe('the links', () => {
     expect(useWords(linkUse(run)[0])).toContain('at most 2 chunks in flight')
     expect(note(3, new Set(['port'] as const), true, true)).toContain('ranks send no gradients')
     expect(note(3, new Set(['port'] as const), true, false)).toContain('peak number of chunks')
-    // Where no dots are drawn none are told of.
+    // Where no dots are drawn none are mentioned.
     expect(note(9, new Set(['port'] as const), true, false)).not.toContain('dot')
     // And no word says that the ranks share one model.
     expect(statusOf({ ...snapshot, run: off }).text).toMatch(

@@ -151,7 +151,7 @@ describe('rates after a run', () => {
     const [row] = allRuns(over)
     expect(rates.totalSamplesPerSec).toBe(row.samplesPerSec)
     expect(row.samplesPerSec).toBeCloseTo((540 * 64) / row.seconds, 6)
-    // 540 steps of 40 ms and five tests between them; the sixth where the run has ended by itself.
+    // 540 steps of 40 ms and five tests between them; the sixth after the last step.
     expect(row.seconds).toBeGreaterThanOrEqual(540 * 0.04 + 5 * 0.7)
     // And before its end the row said the same, as far as the run had come.
     const [before] = allRuns(snapshot)
@@ -263,7 +263,7 @@ describe('the speed of each rank', () => {
   it('counts what it waits for others apart: a slow one is slow and does not wait', () => {
     const run = runOf(training(3, 60))
     const work = rankWork(run)
-    // Rank 1 computes for 20 ms where the others need 15; all exchange alike.
+    // Rank 1 computes for 20 ms where the others need 15; the exchange takes all the same time.
     const busy = makeSamples(3, 53, 0).map((set) => set.totalMs - waitingMs(set))
     work.forEach(({ samplesPerSec }, rank) => {
       expect(samplesPerSec).toBeCloseTo((1000 * (rank === 0 ? 22 : 21)) / busy[rank], 6)
@@ -287,7 +287,7 @@ describe('the speed of each rank', () => {
       span('reduceScatter', 8, 12),
       span('wait', 14, 30),
     ]
-    // From 5 to 9, and from 14 to the step's end; an exchange of another bucket is no work of its own.
+    // From 5 to 9, and from 14 to the step's end; an exchange of another bucket does not count as work.
     expect(waitingMs({ spans, totalMs: 20 })).toBeCloseTo(10, 9)
     expect(waitingMs({ spans: [], totalMs: 20 })).toBe(0)
   })

@@ -62,7 +62,7 @@ describe('the maker that is back', () => {
     )
     expect(isMaker(back)).toBe(true)
     expect(queryOf(back.draft)).toBe('?demo=playground&data=moons&seed=5')
-    // The server tells the one before what the room had, and then who the maker is.
+    // The server sends the one before the room's settings, and then who the maker is.
     const before = play(
       inside(3, 0),
       { type: 'proposed', config },
@@ -289,7 +289,7 @@ describe('a wrong setting', () => {
     const half = play(wrong, { type: 'setting', key: 'epochs', value: '1' })
     expect(firstErrorOf(checkedDraft(half))!.setting.key).toBe('batchSize')
     expect(firstErrorOf(checkedDraft(ready))).toBeNull()
-    // Those who cannot mend it are told nothing of it.
+    // Those who cannot correct it do not see it.
     expect(statusOf({ ...inside(3, 1), draft: wrong.draft }).title).toContain('Waiting for')
   })
 

@@ -37,7 +37,7 @@ import { differingColumns, lossCsv, recallRuns } from '../../support/ui-with-exp
 const finish = (steps = 300) =>
   play(training(2, steps), { type: 'finished', result: makeResult(2), bytesSent: 1 })
 
-/** As a browser's: of so many characters. */
+/** A memory with the browser's interface, for `capacity` characters. */
 function memoryOf(
   capacity = Number.POSITIVE_INFINITY,
 ): TextMemory & { texts: Map<string, string> } {
@@ -76,7 +76,7 @@ describe('the runs of a tab', () => {
     // 64 samples every 40 ms, from the beginning of training on.
     expect(run.points.samples[299]).toBe(300 * 64)
     expect(run.points.seconds[299]).toBeCloseTo(12, 6)
-    // With the tests behind the last step, as the run tells it.
+    // With the tests after the last step, as the run reports it.
     expect(run.seconds).toBe(22.4)
     expect(run.samplesPerSec).toBeCloseTo((300 * 64) / 22.4, 6)
     expect([...run.accuracy.steps]).toEqual([180])

@@ -508,7 +508,7 @@ describe('a run', () => {
         ownId: from.ownId,
       })
     expect(goneRanks(before)).toEqual([])
-    // While the run goes on: who is not there.
+    // During the run: who is not there.
     expect(goneRanks(without(before, 1))).toEqual([1])
     const name = before.run!.members[3].name
     for (const text of [

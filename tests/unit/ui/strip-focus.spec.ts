@@ -7,7 +7,7 @@ it('buttons take clicks from the beginning on, and none right after a run began 
   expect(guard.isOpen(true, 1000)).toBe(false)
   expect(guard.isOpen(true, 1000 + settleMs - 1)).toBe(false)
   expect(guard.isOpen(true, 1000 + settleMs)).toBe(true)
-  // A run that ends at once begins the time anew.
+  // A run that ends at once restarts the time.
   expect(guard.isOpen(false, 2000)).toBe(false)
   expect(guard.isOpen(true, 2400)).toBe(false)
   expect(guard.isOpen(true, 2600)).toBe(false)

@@ -9,7 +9,7 @@ import { infoOf } from '../../support/member-info.ts'
 import { makeSnapshot, play } from '../../support/page-states.ts'
 import { RendezvousWorld, roomA } from '../../support/rendezvous-world.ts'
 
-/** A tab in a room whose run is on without it, by what the server tells it. */
+/** A tab in a room whose run is on without it, by the server's messages. */
 
 const config = parseTrainConfig({ epochs: 3 })
 

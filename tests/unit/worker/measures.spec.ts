@@ -3,7 +3,7 @@ import type { Measured } from '../../../src/peer/room/messages.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { Measures, type MeasuresOptions } from '../../../src/worker/page/measures.ts'
 
-/** What a member measures of itself, when, and how often it tells. */
+/** What a member measures of itself, when, and how often it sends it. */
 
 function measuring(given: Partial<MeasuresOptions> = {}) {
   const env = new VirtualEnv(3)

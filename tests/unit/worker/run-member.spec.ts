@@ -9,7 +9,7 @@ import type { RunEvent } from '../../../src/worker/api.ts'
 import { RunMember } from '../../../src/worker/compute/run-member.ts'
 import { cheapSigner } from '../../support/cheap-signer.ts'
 
-/** Rank 0 of `size`, and the other ends of its links to the ranks after it. `happened`: what it has told, and the sizes of the groups that it has joined. */
+/** Rank 0 of `size`, and the other ends of its links to the ranks after it. `happened`: its events, and the sizes of the groups that it has joined. */
 function makeMember(size = 2, linked = 1) {
   const env = new VirtualEnv(1)
   const members = Array.from({ length: size }, (_, rank) => String.fromCharCode(97 + rank))

@@ -7,7 +7,7 @@ import { violationOf, weakRules } from '../../../support/simulation/elastic/weak
 
 // Whole elastic runs that one number decides: members, links, joiners, faults. See src/peer/protocol.md.
 
-/** In how many seeds the fault of a cell strikes. */
+/** Number of seeds in which the fault of a cell is injected. */
 const injections = 20
 
 const total = { seeds: 0, injected: 0, rosters: 0, echoes: 0, done: 0, compared: 0 }

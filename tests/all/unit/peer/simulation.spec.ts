@@ -87,7 +87,7 @@ describe.skipIf(isReplay)('over all seeds', () => {
   })
 })
 
-/** How often each fault has struck, by kind and by phase. */
+/** Prints how often each fault was injected, by kind and by phase. */
 afterAll(() => {
   if (process.env.TABRING_COUNTS)
     console.log(Object.fromEntries(fired), Object.fromEntries(phases), total)

@@ -62,7 +62,7 @@ test('1,000 seeds of a room with an elastic run', async () => {
   for (const seed of seedsFrom(2_000_001, 1000)) await checkSeed(seed, spec, runElasticRooms)
 }, 120_000)
 
-/** One room of `size` through one run. Returns how many messages of each type each member was told. */
+/** One room of `size` through one run. Returns how many messages of each type each member received. */
 async function lifeOf(size: number, joiningTogether: number) {
   const env = new VirtualEnv(1)
   const received = new Map<string, Map<string, number>>()
@@ -112,7 +112,7 @@ test.skipIf(isReplay)(
         for (const type of types) expect(counts.get(type), type).toBe(1)
         const gone = counts.get('gone') ?? 0
         max = Math.max(max, [...counts.values()].reduce((a, b) => a + b, 0) - gone)
-        // Each that goes is told once to each that stays: the one message that grows with the room.
+        // A member that goes is one message to each that stays: the only one that grows with the room.
         expect(gone).toBeLessThan(size)
       }
       perMember.push(max)
