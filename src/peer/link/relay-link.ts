@@ -70,7 +70,7 @@ const takenShare = 1 / 8
  * A link through the signaling server, on a page or in a worker: a WebSocket, whose other end the server joins with that of the other side.
  *
  * Messages are sealed from end to end (frame-seal.ts). Each side acknowledges how much it has taken, so that no more than the window is under way: a
- * browser's WebSocket tells neither when its queue is short again nor that nobody reads. A frame that was lost, doubled, moved or altered ends the link.
+ * browser's WebSocket reports neither when its queue is short again nor that nobody reads. A frame that was lost, doubled, moved or altered ends the link.
  *
  *   tab                            server
  *    <- challenge, relay ->          the proof of the room's key, and the channel's name

@@ -50,7 +50,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  * A member may enter with a token that its tab alone knows. That of who made the room, or was handed it, is the room's: the member that shows it
  * is the maker again, at once or when the run that is on has ended. Further ranks of a tab (`isFurther`) show its token too, and are no maker for
  * it. By the token a member has its seat again, and is not asked about where its host lets newcomers in; without one it is a newcomer. The server
- * tells a token to nobody.
+ * sends a token to nobody.
  *
  * A member whose connection ended comes back with its id (`again`), the newest epoch it knows, and the elastic run that it is in. A server that
  * does not know the run, because it is another process, takes it over from the room's maker, and in its first seconds from anyone: settings and

@@ -2,7 +2,7 @@ import { createSocket, type Socket } from 'node:dgram'
 
 /**
  * A UDP relay that is slow and loses packets, for kernels without netem: `slow-line.ts PORT TO_HOST TO_PORT DELAY_MS LOSS`. What comes to PORT
- * goes on to TO_HOST:TO_PORT after DELAY_MS, or, for a share LOSS of packets, nowhere; and back likewise. Each sender gets a separate port.
+ * is sent on to TO_HOST:TO_PORT after DELAY_MS, or, for a share LOSS of packets, nowhere; and back likewise. Each sender gets a separate port.
  *
  * When it ends by SIGTERM it prints `{"passed":…,"lost":…}`.
  */

@@ -70,7 +70,7 @@ describe('deviceIds and outputDevice', () => {
   })
 })
 
-test('a rank outside of the group gets an error that says so in DDP and saveCheckpoint', async () => {
+test('DistributedDataParallel and saveCheckpoint throw on a rank outside of the group', async () => {
   const processGroup = dist.GroupMember.NON_GROUP_MEMBER as never
   expect(() => wrap(new Linear(3, 2), { processGroup })).toThrow(
     /DistributedDataParallel: this rank is not in the processGroup \(GroupMember/,
