@@ -124,7 +124,7 @@ describe('a group that fails', () => {
       expect(inFlight).toMatchObject({ launched: 0, startedByPeers: 0, heldBytes: 0 })
   }
 
-  test('gives the links back what was under way in it', async () => {
+  test('frees the links of what was under way in it', async () => {
     const env = new VirtualEnv(1)
     const link = { delayMs: () => env.chance() * 9, maxMessageBytes: 1024 }
     const session = { windowBytes: { ...sessionDefaults.windowBytes, memory: 4096 } }
@@ -169,7 +169,7 @@ describe('a group that fails', () => {
     isUntouched(groups)
   })
 
-  test('is known to a rank that learns of the group later, through ranks outside it', async () => {
+  test('is reported to a rank that learns of the group later, through ranks outside it', async () => {
     const env = new VirtualEnv(2)
     const { groups } = memoryRing(env, 5)
     const made = groups.map(async (group) => ifMember(await group.newGroup([0, 4])))
@@ -281,7 +281,7 @@ describe('messages between two', () => {
     )
   })
 
-  test('a message that nobody takes times out, and says who does not', async () => {
+  test('a receive that no rank sends to times out, and names the sender', async () => {
     const { env, groups } = open(3)
     const [error] = await env.until(
       outcomes([groups[0]!.recv(new Float32Array(1), 2, { deadlineMs: 500 })]),

@@ -24,7 +24,7 @@ test('messages are taken in their order, although a check takes a while', async 
   expect(taken).toEqual([1, 2, 3])
 })
 
-test('a neighbour that sends more than can be checked fills no memory: 1,024 passed messages wait, and as many others', async () => {
+test('at most 1,024 passed messages of a neighbour wait for a check, and as many others', async () => {
   const taken: number[] = []
   const { inbox, check } = busy()
   const put = (max: number, at: number) => inbox.put(100, () => void taken.push(at), max)

@@ -60,8 +60,8 @@ beforeEach(() => {
   made.length = 0
 })
 
-describe('the side that answers', () => {
-  test('waits for the other lanes once it has heard how many', async () => {
+describe('the answering side', () => {
+  test('waits for the other lanes once it knows their number', async () => {
     const { env, connection, first } = answering()
     first.up()
     connection.receive(1, { lanes: 3 })
@@ -80,7 +80,7 @@ describe('the side that answers', () => {
     await connection.connected
   })
 
-  test('ends with the connection when that ends before the word', async () => {
+  test('ends with the first connection when that ends before the number of lanes comes', async () => {
     const { connection, downs, first } = answering()
     first.up()
     first.options.onDown(lost)
@@ -88,14 +88,14 @@ describe('the side that answers', () => {
     expect(downs).toEqual([lost])
   })
 
-  test('ends when it is closed before the word', async () => {
+  test('ends when it is closed before the number of lanes comes', async () => {
     const { connection, first } = answering()
     first.up()
     connection.close()
     await expect(connection.connected).rejects.toThrow('link to rank 0: closed on this side')
   })
 
-  test('does not wait for ever for the word of a tab that stands still', async () => {
+  test('rejects when no number of lanes comes within 15 s', async () => {
     const { env, connection, first } = answering()
     first.up()
     const failed = connection.connected.catch((error) => error)

@@ -83,7 +83,7 @@ describe('lanes', () => {
     expect(at.near).toEqual({ messages: ['b'], ends: [] })
   })
 
-  test('the link ends when a used lane ends, after what the others still bring', async () => {
+  test('the link ends when a used lane ends, after the messages that other lanes still deliver', async () => {
     const env = new VirtualEnv(1)
     const { near, far, lanes } = join(env, [
       { delayMs: () => 1, highWaterBytes: 8 },
@@ -152,7 +152,7 @@ describe('lanes', () => {
     expect(ends).toEqual([{ why: 'failed', detail: 'expected message 0, got NaN' }])
   })
 
-  test('messages behind one that never comes hold a bounded number of bytes', async () => {
+  test('messages after a missing one hold a bounded number of bytes', async () => {
     const env = new VirtualEnv(1)
     const [[own, other], [second]] = [memoryPair(env), memoryPair(env)]
     const { messages, ends } = heard(withLane(own, second, 1))
@@ -167,7 +167,7 @@ describe('lanes', () => {
     expect(detail).toBe('expected message 0, got 258')
   })
 
-  test('a window is as many times wider', async () => {
+  test('the window grows with the number of lanes', async () => {
     const env = new VirtualEnv(1)
     const { near, far } = join(env, [{}, {}, {}])
     const common = { env, epoch: 1, size: 2 }

@@ -20,7 +20,7 @@ beforeAll(async () => {
   signer = new LifeSigner(keys, 'run')
 })
 
-test('the name of a life has the id in the room, and the hash of its key', () => {
+test("a life's name has the id in the room, and the hash of its key", () => {
   expect(life).toMatch(/^(ab){8}\.7\.[\w-]{16}$/)
   expect(memberOf(life)).toBe('ab'.repeat(8))
   expect(keyHashOf(life)).toBe(keys.hash)
@@ -48,13 +48,13 @@ describe('a signature', () => {
     expect(await new LifeSigner(others, 'other').verify(life, 'text', signed)).toBe(false)
   })
 
-  test('of another key is refused, whichever key comes with it', async () => {
+  test('by another key is refused, even with the right key beside it', async () => {
     const forged = await new LifeSigner(others, 'run').sign('text')
     expect(await signer.verify(life, 'text', forged)).toBe(false)
     expect(await signer.verify(life, 'text', { ...forged, key: keys.key })).toBe(false)
   })
 
-  test('is checked with a key that is read once, until as many others have come as are kept', async () => {
+  test('is checked with a key that is imported once, until enough other keys were used', async () => {
     const signed = await signer.sign('text')
     const checker = new LifeSigner(others, 'run')
     const reads = vi.spyOn(crypto.subtle, 'importKey')

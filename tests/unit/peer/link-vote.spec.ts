@@ -47,7 +47,7 @@ test.each<[string, [Connecting, Connecting], boolean, [number, number]]>([
   expect(words.map((own) => own.length)).toEqual([1, 1])
 })
 
-test('linkVote times out and names the side when it says nothing', async () => {
+test('linkVote times out and names the side that does not vote', async () => {
   const env = new VirtualEnv(1)
   const { settled } = sides(env, [{ upMs: 10 }, { upMs: 10 }], true)
   await expect(env.until(settled[0]!)).rejects.toMatchObject({
@@ -58,7 +58,7 @@ test('linkVote times out and names the side when it says nothing', async () => {
   })
 })
 
-test('voteIn returns undefined when a signal is of simple-peer', () => {
+test('voteIn returns undefined for other signals', () => {
   expect(
     [{ isUp: true }, { isUp: false }, { isUp: 1 }, { isUp: true, lane: 1 }, [], null].map(voteIn),
   ).toEqual([true, false, undefined, undefined, undefined, undefined])

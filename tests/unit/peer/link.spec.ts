@@ -24,7 +24,7 @@ linkConformance("MessagePort, Node's own", {
   },
 })
 
-test('messages that arrive before anyone listens end the link where they are too many', async () => {
+test('too many messages that arrive before a handler is set end the link', async () => {
   const env = new VirtualEnv(1)
   const [near, far] = memoryPair(env)
   for (let sent = 0; sent < 1000; sent++) near.send(new Uint8Array(5))

@@ -26,7 +26,7 @@ const ringOf = (world: LobbyTabs, names: string[]) =>
 const namesOf = (count: number) => Array.from({ length: count }, (_, index) => `t${index}`)
 
 describe('neighbours in a room that waits', () => {
-  it('30 that join one after the other know their round trips soon, by a link for each edge of the ring and a few boxes', async () => {
+  it('30 that join one after the other soon know their round trips, over one link for each edge of the ring', async () => {
     const world = new LobbyTabs()
     const tabs = await world.fill(30)
     expect(
@@ -112,7 +112,7 @@ describe('neighbours in a room that waits', () => {
     expect(world.open.size).toBe(2)
   })
 
-  it('a member out of reach is reported at once, called at growing intervals, and measured once there is a way', async () => {
+  it('a member out of reach is reported at once, called again at growing intervals, and measured once it is reachable', async () => {
     const world = new LobbyTabs()
     world.apart.add('t1 t2')
     const tabs = await world.fill(4)

@@ -141,7 +141,7 @@ describe('a message to members without a link', () => {
     ['its number', { number: 9 }],
     ['its origin', { from: 'm1' }],
     ['its text', { body: { type: 'leave', ballot: 2 } }],
-  ] as const)('whose neighbour has changed %s is not heard', async (_, change) => {
+  ] as const)('that a neighbour has changed (%s) is dropped', async (_, change) => {
     const { all, forgers, run } = netOf(24, roomEdges(24))
     const said = { type: 'pass', from: 'm0', number: 1, to: ['m5'] } as const
     const message = { ...said, body: { type: 'leave', ballot: 1 } } as const
@@ -165,7 +165,7 @@ describe('a message to members without a link', () => {
     expect(used.get('m9 m11')).toBeLessThan(burst + 300)
   })
 
-  test('is heard once, however many others than members send some', async () => {
+  test('is delivered once, even after many messages of strangers', async () => {
     const { all, run } = netOf(24, roomEdges(24))
     const from = (id: string) => {
       const body = { type: 'leave', ballot: 1 } as const
@@ -210,7 +210,7 @@ describe('a ring of members', () => {
     expect(left[0]!.elastic.roster!.isRing).toBe(true)
   })
 
-  test('has a roster in all members when its leader falls silent after it decided', async () => {
+  test('has one roster in all members when its leader falls silent after it decided', async () => {
     const all = ringOf(24)
     const [a] = all as [Member, ...Member[]]
     let lastMs = Number.POSITIVE_INFINITY
@@ -229,7 +229,7 @@ describe('a ring of members', () => {
     expect(place.world.now()).toBeLessThan(500)
   })
 
-  test('of 24 has one roster when eight beside each other are lost at once', async () => {
+  test('of 24 has one roster when eight in a row are lost at once', async () => {
     const all = ringOf(24)
     for (const one of all.slice(8, 16)) crash(one)
     const left = [...all.slice(0, 8), ...all.slice(16)]
@@ -254,7 +254,7 @@ describe('a ring of members', () => {
     expect(new Set(names)).toEqual(new Set(['ghijklmnopqrstuvwx']))
   })
 
-  test('leaves out one of two that are beside each other now and cannot be linked', async () => {
+  test('leaves out one of two that became neighbours and cannot be linked', async () => {
     const all = ringOf(24)
     const [, , c, d, e, f] = all as Member[]
     for (const one of [d!, e!]) crash(one)
@@ -265,7 +265,7 @@ describe('a ring of members', () => {
     await out
   })
 
-  test('ends its links to the one of them that invents what another one says, by name, and hears nothing of it', async () => {
+  test('ends its links to a member that forges a message of another, names it, and ignores the message', async () => {
     const all = ringOf(24, 'm')
     const ids = [...letters.slice(0, 24)]
     const body = { type: 'abort', why: 'the end' } as const
@@ -309,7 +309,7 @@ describe('a ring of members', () => {
     expect(await rosterOf(all)).toBe(all.map(({ id }) => id).join(''))
   })
 
-  test('that has lost most others waits for a person, though one of it invents that those have come again', async () => {
+  test('that has lost most members waits for a person, even when one invents that they came again', async () => {
     const all = ringOf(24, 'm')
     const lost = all.slice(-14)
     for (const one of all.filter(({ links }) => links.has('m'))) {

@@ -68,7 +68,7 @@ describe('what the server sees', () => {
   })
 })
 
-describe('what the server, or who stands before it, may change', () => {
+describe('tampering by the server, or on the way to it', () => {
   // Of an end's binary messages, number 0 is the random bytes and 1 is `ready`: frame n of the seal is number n + 1.
   const flip = (number: number, at: (length: number) => number): Tamper => {
     return (count, bytes) => {
@@ -120,22 +120,28 @@ describe('what the server, or who stands before it, may change', () => {
       swap,
       /expected sealed frame 2, got frame 3: the frames in between are lost or delayed/,
     ],
-  ])('%s: ends the link, by name, and no byte of it is taken', async (name, tamper, text) => {
-    tap(tamper)
-    const { near, far } = await relay.open()
-    const messages: number[] = []
-    far.onmessage = (message) => messages.push(message[0])
-    const ended = [endOf(near), endOf(far)]
-    for (let at = 0; at < 8; at++) near.send(Uint8Array.from({ length: 64 }, () => at))
-    const [of, end] = await Promise.all(ended)
-    expect(end.why).toBe('protocol')
-    expect(end.detail).toMatch(text)
-    expect(of).toMatchObject({ why: 'closed', detail: expect.stringMatching(/other end is gone/) })
-    // What came before it, and no more.
-    expect(messages).toEqual(name === 'doubled' ? [0, 1] : [0])
-  })
+  ])(
+    '%s: the link ends with an error that names it, and no byte of it is taken',
+    async (name, tamper, text) => {
+      tap(tamper)
+      const { near, far } = await relay.open()
+      const messages: number[] = []
+      far.onmessage = (message) => messages.push(message[0])
+      const ended = [endOf(near), endOf(far)]
+      for (let at = 0; at < 8; at++) near.send(Uint8Array.from({ length: 64 }, () => at))
+      const [of, end] = await Promise.all(ended)
+      expect(end.why).toBe('protocol')
+      expect(end.detail).toMatch(text)
+      expect(of).toMatchObject({
+        why: 'closed',
+        detail: expect.stringMatching(/other end is gone/),
+      })
+      // What came before it, and no more.
+      expect(messages).toEqual(name === 'doubled' ? [0, 1] : [0])
+    },
+  )
 
-  it('random bytes that were changed: no keys in common, and no link', async () => {
+  it('random bytes that were changed: the ends derive other keys, and no link opens', async () => {
     tap(flip(0, () => 5))
     const ends = [relay.end('hello', 0), relay.end('hello', 1)]
     const outcomes = await Promise.allSettled(ends.map((end) => end.opened))
@@ -167,7 +173,7 @@ describe('what the server, or who stands before it, may change', () => {
 })
 
 describe('what a slow end costs the server', () => {
-  it('no more than the window, where the sender keeps to it', async () => {
+  it('no more than the window when the sender keeps to it', async () => {
     const { near, far } = await relay.open()
     let peakBytes = 0
     const { rendezvous } = relay.server.signaling
@@ -195,7 +201,7 @@ describe('what a slow end costs the server', () => {
     await expect.poll(() => rendezvous.relayBytes).toBe(0)
   })
 
-  it('no more than its limit, where nobody reads and the sender does not stop', {
+  it('no more than its limit when nobody reads and the sender does not stop', {
     timeout: 30_000,
   }, async () => {
     const { address, server } = relay
@@ -315,7 +321,7 @@ describe('what a slow end costs the server', () => {
 })
 
 describe('whose channel it is', () => {
-  it("a room's: members of another cannot join it by its name, nor by the other room's", async () => {
+  it('a channel belongs to its room: an end in another room with the same name does not join it', async () => {
     const { address, server } = relay
     const otherUrl = newRoomUrl(server.address)
     await server.open(otherUrl)
@@ -393,7 +399,7 @@ it('comes up between members that were let in, by their tokens, and not without 
 })
 
 describe('how a link ends', () => {
-  it('the other tab dies: at once, and says that it was not a goodbye', async () => {
+  it('the other tab dies: the link ends at once, with a reason that is no goodbye', async () => {
     const { address, server } = relay
     const dying = await rawEnd(address, server.origin, { channel: 'dies', side: 1 })
     const link = relay.end('dies', 0)

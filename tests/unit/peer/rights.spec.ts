@@ -83,7 +83,7 @@ describe('a newcomer with the link alone', () => {
   ]
 
   test.each(attacks)(
-    '%s: no member stops, and one that is lost then is replaced without a person',
+    '%s: no member stops, and the others continue without one that is lost then',
     async (_, lie) => {
       const all = elasticMember('abcd')
       liar('x', all).say(lie)
@@ -100,7 +100,7 @@ describe('a newcomer with the link alone', () => {
     },
   )
 
-  test('answers calls with a roster, a former life and a state of its invention: the leader decides as without it', async () => {
+  test('invents a roster, a former life and a state in its answers: the leader decides as without it', async () => {
     const all = elasticMember('abcd')
     const tab = liar('x', all, (message) => {
       if (message.type !== 'call') return
@@ -114,7 +114,7 @@ describe('a newcomer with the link alone', () => {
     expect(await Promise.all(next)).toEqual(['abc', 'abc', 'abc'])
   })
 
-  test('says that it has a later step, and links to those that are lost: no person hears of that', async () => {
+  test('claims a later step, and links to lost members: the question to a person has neither', async () => {
     const [a, b] = elasticMember('ab') as [Member, Member]
     const tab = liar('x', [a], (message) => {
       if (message.type !== 'call') return
@@ -150,7 +150,7 @@ describe('a newcomer with the link alone', () => {
       { ...report, ballot: 2 ** 20, former: { id: 'x.1', entered: 2 ** 20 } },
     ],
   ] as [string, ElasticMessage][])(
-    '%s: where half of the members are lost, the server decides as without it',
+    '%s: the server decides as without it when half of the members are lost',
     async (_, lie) => {
       const all = elasticMember('abcd', async (_ballot, _alive, lives) => lives)
       const tab = liar('x.2', all, (message) => {
@@ -189,7 +189,7 @@ describe('a newcomer with the link alone', () => {
     }
   })
 
-  test('that says who it is again and again is let in once', async () => {
+  test('that repeats its hello is let in once', async () => {
     const [a, b] = elasticMember('ab') as [Member, Member]
     const tab = liar('x', [a, b])
     for (let i = 0; i < 50; i++) tab.say({ type: 'hello', id: 'x' })
@@ -258,7 +258,7 @@ describe('a member that lies', () => {
     await settle(honest)
   })
 
-  test('refuses each call: the others do without its answer', async () => {
+  test('refuses each call: the others continue without its answer', async () => {
     const { honest, tab } = withLiar((message) => {
       if (message.type !== 'call') return
       const { ballot } = message
@@ -269,7 +269,7 @@ describe('a member that lies', () => {
     expect(place.world.now()).toBeLessThan(5 * answerMs)
   })
 
-  test('refuses every other call of each leader, and another one those between: the others do without their answers', async () => {
+  test('refuses alternate calls of each leader, and another one the rest: the others continue without their answers', async () => {
     const honest = elasticMember('abcdmn', undefined, 'mn')
     for (const [turn, id] of ['m', 'n'].entries()) {
       const calls = new Map<number, number>()
@@ -314,7 +314,7 @@ describe('a member that lies', () => {
     },
   )
 
-  test('reports a former life that is another member: that one stays', async () => {
+  test('reports a former life under the id of another member: that member stays', async () => {
     const { honest, tab } = withLiar((message) => {
       if (message.type !== 'call') return
       const roster = { ballot: 1, members: ['a', 'b', 'm', 'c', 'd'], before: [], isRing: false }
@@ -327,25 +327,22 @@ describe('a member that lies', () => {
   test.each([
     ['of others', 'mpqr'],
     ['with the leader in it', 'ampqr'],
-  ])(
-    'reports a roster %s that nobody has decided: the others wait for no person',
-    async (_, ids) => {
-      const { honest, tab } = withLiar((message) => {
-        if (message.type !== 'call') return
-        const { ballot } = message
-        const roster = {
-          ballot: ballot - 1,
-          members: ids.split(''),
-          before: [first],
-          isRing: false,
-        }
-        tab.say({ ...report, ballot, roster, proved: 1, linked: ['a', 'b', 'c', 'd'] })
-      })
-      await settle(honest)
-    },
-  )
+  ])('reports a roster %s that nobody has decided: no person is asked', async (_, ids) => {
+    const { honest, tab } = withLiar((message) => {
+      if (message.type !== 'call') return
+      const { ballot } = message
+      const roster = {
+        ballot: ballot - 1,
+        members: ids.split(''),
+        before: [first],
+        isRing: false,
+      }
+      tab.say({ ...report, ballot, roster, proved: 1, linked: ['a', 'b', 'c', 'd'] })
+    })
+    await settle(honest)
+  })
 
-  test('reports a roster of itself to one that has lost its links to the others: only these train on', async () => {
+  test('reports a roster of two to a member that lost its links to the others: only the others train on', async () => {
     const { honest, tab } = withLiar()
     const [a, ...others] = honest as [Member, ...Member[]]
     for (const [at, link] of tab.links.entries())
@@ -374,7 +371,7 @@ describe('a member that lies', () => {
   test.each([
     ['after another one of its invention', [], [{ ballot: 2 ** 17 - 1, members: ['m', 'p', 'q'] }]],
     ['with members that are not there', strangers, []],
-  ])('leads to a roster %s, and goes: the others wait for no person', async (_, added, between) => {
+  ])('leads to a roster %s, and goes: no person is asked', async (_, added, between) => {
     const all = [...first.members, ...added]
     let reports = 0
     const { honest, tab } = withLiar((message) => {
@@ -394,7 +391,7 @@ describe('a member that lies', () => {
     expect(await place.world.until(Promise.all(last))).toEqual(['abcd', 'abcd', 'abcd', 'abcd'])
   })
 
-  test('says again and again that the others continue: they do once it is lost', async () => {
+  test('repeats that the others train elsewhere: they continue without it', async () => {
     const honest = elasticMember('mabcd', undefined, 'm')
     const tab = liar('m', honest)
     await place.world.advance(10)
@@ -420,7 +417,7 @@ describe('a member that lies', () => {
   })
 })
 
-test('a planned call of one that is gone when the step ends here costs no wait', async () => {
+test('a planned call costs no wait when its caller is gone at the end of the step', async () => {
   const [a, b] = elasticMember('abm', undefined, 'm') as [Member, Member]
   const tab = liar('m', [a, b])
   tab.say({ type: 'call', ballot: 2 ** 17, entered: 1, isPlanned: true })
@@ -433,7 +430,7 @@ test('a planned call of one that is gone when the step ends here costs no wait',
   expect(place.world.now() - beganMs).toBeLessThan(elasticTimes.leadMs)
 })
 
-test('a planned call without a roster, where the group has failed, is waited for as any other', async () => {
+test('a planned call without a roster is waited for as any other when the group has failed', async () => {
   const [a, b] = elasticMember('abm', undefined, 'm') as [Member, Member]
   const tab = liar('m', [a, b])
   tab.say({ type: 'call', ballot: 2 ** 17, entered: 1, isPlanned: true })
@@ -460,7 +457,7 @@ test('a newcomer that is sent a roster with others to whom it has no link joins 
   await refused
 })
 
-test('a link by which nothing is read holds a bounded number of bytes, whatever it is asked', async () => {
+test('a link that the other end does not read holds a bounded number of bytes', async () => {
   const joiner = member('x', null)
   const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
   joiner.elastic.links.add(near, null)
@@ -478,7 +475,7 @@ test('a link by which nothing is read holds a bounded number of bytes, whatever 
   expect(answered * 2 ** 15).toBeLessThan(maxUnsentBytes * 1.1)
 })
 
-test('a link by which nothing is read holds a bounded number of answers', async () => {
+test('a link that the other end does not read holds a bounded number of answers', async () => {
   const [a] = elasticMember('ab') as [Member, Member]
   const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
   near.room = () => 0

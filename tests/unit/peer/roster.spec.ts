@@ -57,7 +57,7 @@ const verdictOf = (
 const five = roster(1, 'abcde')
 const four = roster(1, 'abcd')
 
-describe('more than half of the newest roster is needed', () => {
+describe('judge needs more than half of the newest roster', () => {
   test('three of five continue', () => {
     const verdict = verdictOf('b', {
       b: { roster: five },
@@ -67,7 +67,7 @@ describe('more than half of the newest roster is needed', () => {
     expect(verdict).toMatchObject({ kind: 'agreed', members: ['b', 'c', 'd'] })
   })
 
-  test('two of five do not where one has only said goodbye: with two elsewhere it may be more than half', () => {
+  test('two of five do not continue when a third has only said goodbye: it may be elsewhere with the other two', () => {
     const reports = { a: { roster: five }, b: { roster: five } }
     const e = { e: 1 }
     expect(verdictOf('a', reports, e, 64, ['e'])).toEqual({
@@ -80,12 +80,12 @@ describe('more than half of the newest roster is needed', () => {
     expect(verdictOf('a', reports, all, 64, ['c', 'd', 'e']).kind).toBe('half')
   })
 
-  test('two of five do not: the other three may', () => {
+  test('two of five do not continue: the other three may', () => {
     const verdict = verdictOf('a', { a: { roster: five }, b: { roster: five } })
     expect(verdict).toEqual({ kind: 'missing', missing: ['c', 'd', 'e'], unlinked: [] })
   })
 
-  test('newcomers are let in, last, and count for nothing', () => {
+  test('newcomers come last in the roster, and do not count', () => {
     const here = { x: {}, a: { roster: five }, b: { roster: five }, y: {} }
     expect(verdictOf('a', here).kind).toBe('missing')
     expect(verdictOf('a', { ...here, c: { roster: five } })).toMatchObject({
@@ -94,21 +94,21 @@ describe('more than half of the newest roster is needed', () => {
     })
   })
 
-  test('who has entered no roster decides nothing', () => {
+  test('members that have entered no roster decide nothing', () => {
     expect(verdictOf('x', { x: {}, y: {} })).toEqual({ kind: 'none' })
   })
 })
 
-describe('and of each roster before it, back to the newest proved one', () => {
+describe('judge needs more than half of each older roster too, back to the newest proved one', () => {
   // From {a..e} a call of b made {b, c, d}; only b and c may have entered it.
   const next = roster(2, 'bcd', { ballot: 1, members: five.members })
 
-  test('a newer roster is not enough: most of the old one could have entered another', () => {
+  test('most of a newer roster are not enough: most of the old one could have entered another', () => {
     const here = { b: { roster: next, proved: 1 }, c: { roster: next, proved: 1 } }
     expect(verdictOf('b', here)).toMatchObject({ kind: 'missing', missing: ['a', 'd', 'e'] })
   })
 
-  test('it is enough once it is proved', () => {
+  test('most of a newer roster are enough once it is proved', () => {
     const here = { b: { roster: next, proved: 1 }, c: { roster: next, proved: 2 } }
     expect(verdictOf('b', here)).toMatchObject({
       kind: 'agreed',
@@ -116,7 +116,7 @@ describe('and of each roster before it, back to the newest proved one', () => {
     })
   })
 
-  test('most of both continue, and the next roster names both', () => {
+  test('most of both rosters continue, and the next roster names both', () => {
     const here = {
       b: { roster: next, proved: 1 },
       c: { roster: next, proved: 1 },
@@ -129,7 +129,7 @@ describe('and of each roster before it, back to the newest proved one', () => {
     })
   })
 
-  test('most of the old one are not enough where somebody entered a newer one', () => {
+  test('most of the old roster are not enough when one of them entered a newer one', () => {
     const wide = roster(2, 'bcdxyz', { ballot: 1, members: five.members })
     const here = { a: { roster: five }, b: { roster: wide, proved: 1 }, e: { roster: five } }
     expect(verdictOf('a', here)).toMatchObject({
@@ -138,14 +138,14 @@ describe('and of each roster before it, back to the newest proved one', () => {
     })
   })
 
-  test('rosters before the proved one count no more', () => {
+  test('rosters before the proved one do not count', () => {
     const third = roster(3, 'bc', { ballot: 2, members: ['b', 'c', 'd'] }, ...next.before)
     const here = { b: { roster: third, proved: 2 }, c: { roster: third, proved: 1 } }
     const verdict = verdictOf('b', here)
     expect(verdict).toMatchObject({ kind: 'agreed', before: [{ ballot: 3 }, { ballot: 2 }] })
   })
 
-  test('one that a member of it has not entered never began: neither it nor its newcomers are needed', () => {
+  test('a newer roster that one of its members has not entered never began: neither it nor its newcomers are needed', () => {
     const wide = roster(2, 'abxyz', { ballot: 1, members: five.members })
     const here = { b: { roster: wide, proved: 1 }, d: { roster: five } }
     expect(verdictOf('a', { ...here, a: { roster: five } })).toMatchObject({
@@ -156,7 +156,7 @@ describe('and of each roster before it, back to the newest proved one', () => {
     expect(verdictOf('d', here).kind).toBe('missing')
   })
 
-  test('one with less than half of the old one was decided by nobody, and the old one counts whatever it is said to follow', () => {
+  test('a roster with less than half of the old one is ignored, whatever it claims to follow', () => {
     const alone = roster(2, 'bx')
     const here = { a: { roster: five }, b: { roster: alone, proved: 2 } }
     expect(verdictOf('a', here)).toMatchObject({ kind: 'missing', missing: ['c', 'd', 'e'] })
@@ -167,38 +167,38 @@ describe('and of each roster before it, back to the newest proved one', () => {
   })
 })
 
-describe('the dead do not count', () => {
-  test('two of five continue where two are dead: one could not continue alone', () => {
+describe('dead members do not count', () => {
+  test('two of five continue when two are dead: the fifth could not continue alone', () => {
     const here = { a: { roster: five }, b: { roster: five } }
     expect(verdictOf('a', here, { d: 1, e: 1 }).kind).toBe('agreed')
     expect(verdictOf('a', here, { e: 1 }).kind).toBe('half')
   })
 
-  test('one that has died since its answer is in no roster, be it a member or a newcomer', () => {
+  test('a member or newcomer that has died since its report is in no roster', () => {
     const said = { a: { roster: five }, b: { roster: five }, c: { roster: five }, x: {} }
     const verdict = verdictOf('a', said, { c: 1, d: 1, x: 0 })
     expect(verdict).toMatchObject({ kind: 'agreed', members: ['a', 'b'] })
   })
 
-  test('one that had entered a newer roster proves that steps are lost: a person decides', () => {
+  test('a person decides when a dead member had entered a newer roster, since steps are lost', () => {
     const here = { a: { roster: five }, b: { roster: five } }
     expect(verdictOf('a', here, { d: 1, e: 2 })).toEqual({ kind: 'ahead', ahead: ['e'] })
     expect(verdictOf('a', here, { d: 1, e: 1 }).kind).toBe('agreed')
   })
 
-  test('one that claims a newer roster lies where most of the newest are here', () => {
+  test("a dead member's claim of a newer roster is ignored when most of the newest are here", () => {
     const here = { a: { roster: five }, b: { roster: five }, c: { roster: five } }
     expect(verdictOf('a', here, { e: 2 ** 31 }).kind).toBe('agreed')
   })
 
-  test('where all of an old roster are dead, nobody can continue from it', () => {
+  test('an older roster does not count once all of it are dead', () => {
     const newest = roster(2, 'xy', { ballot: 1, members: ['a', 'b'] })
     const here = { x: { roster: newest, proved: 0 }, y: { roster: newest, proved: 0 } }
     expect(verdictOf('x', here, { a: 1, b: 1 }).kind).toBe('agreed')
     expect(verdictOf('x', here, { a: 1 }).kind).toBe('missing')
   })
 
-  test('a lone survivor of whom all others are dead continues', () => {
+  test('a lone survivor continues when all others are dead', () => {
     const dead = { b: 1, c: 1, d: 1, e: 1 }
     expect(verdictOf('a', { a: { roster: five } }, dead)).toMatchObject({
       kind: 'agreed',
@@ -208,14 +208,14 @@ describe('the dead do not count', () => {
 })
 
 describe('halves', () => {
-  test('two of four are a half: so are the others', () => {
+  test('two of four are a half, and so are the other two', () => {
     for (const [one, other] of ['ab', 'cd'])
       expect(
         verdictOf(one!, { [one!]: { roster: four }, [other!]: { roster: four } }),
       ).toMatchObject({ kind: 'half', ballots: [1], members: [one, other] })
   })
 
-  test('each roster of which half is here is named', () => {
+  test('a half names each roster of which half is here', () => {
     const next = roster(2, 'bc', { ballot: 1, members: four.members })
     const here = { b: { roster: next, proved: 1 }, d: { roster: four } }
     expect(verdictOf('b', here)).toMatchObject({
@@ -225,7 +225,7 @@ describe('halves', () => {
     })
   })
 
-  test('those of an older roster are missing where all of the newest are here or dead', () => {
+  test('a half names the missing of an older roster when all of the newest are here or dead', () => {
     const next = roster(2, 'ab', { ballot: 1, members: ['a', 'b', 'c'] })
     expect(verdictOf('b', { b: { roster: next, proved: 0 } }, { a: 2 })).toMatchObject({
       kind: 'half',
@@ -234,7 +234,7 @@ describe('halves', () => {
     })
   })
 
-  test('the half that was first continues, and any that has all of it but the dead', () => {
+  test('winsHalf is true for the half that asked first, and for members that have all of it but the dead', () => {
     const none = new Map<string, number>()
     expect(winsHalf(['a', 'b'], ['a', 'b'], none)).toBe(true)
     expect(winsHalf(['c', 'd'], ['a', 'b'], none)).toBe(false)
@@ -243,15 +243,15 @@ describe('halves', () => {
   })
 })
 
-test('where nobody here holds the state nothing is agreed, although all that live are here', () => {
+test('nothing is agreed when nobody here has the state, even if all that live are here', () => {
   const grown = roster(8, 'abx')
   const here = { x: { roster: grown, hasState: false } }
   expect(verdictOf('x', here, { a: 8, b: 8 })).toEqual({ kind: 'ahead', ahead: ['a', 'b'] })
   expect(verdictOf('x', { x: { roster: grown } }, { a: 8, b: 8 })).toMatchObject({ kind: 'agreed' })
 })
 
-describe('members are linked, each to each', () => {
-  test('one that lacks a link is left out, and named where it is needed', () => {
+describe('judge needs a link between any two members', () => {
+  test('a member that lacks a link is left out, and named when it is needed', () => {
     const three = roster(1, 'abc')
     const here = {
       a: { roster: three, linked: 'bc' },
@@ -286,7 +286,7 @@ describe('members are linked, each to each', () => {
     expect(verdictOf('c', here)).toMatchObject({ kind: 'agreed', members: ['b', 'c'] })
   })
 
-  test('there are at most as many as the run takes: those that stay come first', () => {
+  test('a roster has at most as many members as the run takes, newcomers last', () => {
     const here = { x: {}, a: { roster: four }, b: { roster: four }, c: { roster: four }, y: {} }
     expect(verdictOf('a', here, {}, 4)).toMatchObject({ members: ['a', 'b', 'c', 'x'] })
   })
@@ -299,7 +299,7 @@ describe('ballots', () => {
     expect(ballotAbove(first, 'b')).not.toBe(ballotAbove(first, 'a'))
   })
 
-  test('end where a frame has no more room for them', () => {
+  test('end at the largest number that a frame holds', () => {
     expect(ballotAbove(2 ** 16 * (2 ** 16 - 2), 'a')).toBeLessThan(2 ** 32)
     expect(ballotAbove(2 ** 16 * (2 ** 16 - 1), 'a')).toBeNull()
   })

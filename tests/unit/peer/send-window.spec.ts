@@ -3,7 +3,7 @@ import { SendWindow } from '../../../src/peer/session/credit.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 describe('frames under way', () => {
-  it('are counted one by one, however small beside the others', () => {
+  it('are counted one by one, small ones too', () => {
     const window = new SendWindow()
     window.windowBytes = 200_000
     for (let i = 0; i < 3; i++) window.sent(60_000)
@@ -15,7 +15,7 @@ describe('frames under way', () => {
     expect(window.inFlightFrames).toBe(0)
   })
 
-  it('are all but those whose last byte is credited, and credit wraps at 32 bits', () => {
+  it('are those whose last byte has no credit yet, and credit wraps at 32 bits', () => {
     const env = new VirtualEnv(5)
     const window = new SendWindow()
     window.windowBytes = 2 ** 32

@@ -42,7 +42,7 @@ async function sleepFor(ms: number, isInCollective: boolean): Promise<readonly P
 }
 
 test.each([true, false])(
-  'a rank that was stopped for 20 s says that it slept, and the others name it (it had begun the collective: %s)',
+  'a rank that was stopped for 20 s reports that it slept, and the others name it (it had begun the collective: %s)',
   async (isInCollective) => {
     const errors = await sleepFor(20_000, isInCollective)
     for (const error of errors) {
@@ -57,7 +57,7 @@ test.each([true, false])(
   },
 )
 
-test('a rank that loses another long after it slept says that the other is gone', async () => {
+test('a rank that loses another long after it slept names the other', async () => {
   const world = new VirtualEnv(1)
   const { places, groups } = place(world)
   await world.until(Promise.all(groups.map((group) => group.barrier())))

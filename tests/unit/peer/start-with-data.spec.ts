@@ -69,7 +69,7 @@ describe('calls that differ', () => {
     expect(buffers.map((buffer) => new Set(buffer))).toEqual([new Set([1]), new Set([2])])
   })
 
-  test('a sender that knows the other length does not end well, though its data have gone', async () => {
+  test('a sender rejects when the receiver expects another length, although its data have gone', async () => {
     const { env, groups } = await open(2)
     const taken = new Float32Array(9)
     const receiving = groups[1]!.recv(taken, 0)
@@ -80,7 +80,7 @@ describe('calls that differ', () => {
     expect(new Set(taken)).toEqual(new Set([0]))
   })
 
-  test('ranks that divide themselves into other machines', async () => {
+  test('ranks that disagree about machines', async () => {
     const { env, groups } = await open(3)
     groups.forEach((group, rank) => {
       group.choice = { ...group.choice, machines: rank === 2 ? [0, 1, 1] : [0, 0, 1] }
@@ -96,7 +96,7 @@ describe('calls that differ', () => {
       )
   })
 
-  test('without knowing machines nothing goes by them', async () => {
+  test('hierarchical without machines is refused', async () => {
     const { groups } = await open(3)
     await expect(
       groups[0]!.allReduce(new Float32Array(1), { algorithm: 'hierarchical' }),

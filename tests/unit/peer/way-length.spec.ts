@@ -19,15 +19,15 @@ async function look(...looks: number[][]) {
   return { ms: await found, looks: at, tookMs }
 }
 
-test('a short way is believed at once, though one answer was late', async () => {
+test('a short way is accepted after one round, though one answer was late', async () => {
   expect(await look([0.6, 40, 0.7])).toEqual({ ms: 0.6, looks: 1, tookMs: 0 })
 })
 
-test('a long way with equal trips is believed at once', async () => {
+test('a long way with equal trips is accepted after one round', async () => {
   expect(await look([22.1, 22.6, 23])).toEqual({ ms: 22.1, looks: 1, tookMs: 0 })
 })
 
-test('busy tabs of a short way are looked at until they answer in time', async () => {
+test('a short way between busy tabs is measured again until they answer in time', async () => {
   const found = await look([6, 31, 14], [9, 16, 11], [7, 9, 30], [0.9, 4, 2])
   expect(found).toEqual({ ms: 0.9, looks: 4, tookMs: 350 })
 })

@@ -112,14 +112,14 @@ describe('a server that does not know the run', () => {
     expect(await received('B')).toEqual(['running', 5, 'A', 'B', 'C', 'late'])
   })
 
-  it('waits no longer for ranks that do not come', async () => {
+  it('waits a limited time for ranks that do not come', async () => {
     back('A', { id: a, run: now() }, undefined, 'create')
     world.join('late')
     await world.env.advance(limits.backMs + limits.joinMs)
     expect(world.last('late', 'assign')).toMatchObject({ epoch: 5, worldSize: 2 })
   })
 
-  it('does not end it for the first that says that it is done', async () => {
+  it('does not end the run when the first rank says done', async () => {
     back('A', { id: a, run: now() }, undefined, 'create')
     world.say('A', { type: 'done', epoch: 2 })
     back('B', { id: b, epoch: 5, run: now() })
@@ -131,7 +131,7 @@ describe('a server that does not know the run', () => {
     expect(await received('A')).toEqual(['finished', 5])
   })
 
-  it('ends it once those that do not come back are waited for no more', async () => {
+  it('ends the run once it waits no more for ranks that do not come back', async () => {
     back('A', { id: a, run: now() }, undefined, 'create')
     world.say('A', { type: 'done', epoch: 2 })
     await world.env.advance(limits.backMs - 1)
@@ -140,7 +140,7 @@ describe('a server that does not know the run', () => {
     expect(world.last('A', 'finished').epoch).toBe(2)
   })
 
-  it('takes the ranks of the newest ballot, and links one that is not among them when it asks', async () => {
+  it('takes the ranks of the newest ballot, and links another member once it says out', async () => {
     back('B', { id: b, run: now({ ballot: 9, ids: [c, b] }) }, undefined, 'create')
     back('A', { id: a, run: now({ ballot: 6 }) })
     back('C', { id: c, run: now({ ballot: 8, ids: [a, c] }) })
@@ -152,7 +152,7 @@ describe('a server that does not know the run', () => {
     expect(world.last('A', 'assign')).toMatchObject({ rank: 2, joining: 1 })
   })
 
-  it('takes the ranks of the newest ballot also where all ranks have changed since the first that came was one', async () => {
+  it('takes the ranks of the newest ballot even when the first to report is none of them', async () => {
     back('A', { id: a, run: now({ ids: [a, b] }) }, undefined, 'create')
     back('C', { id: c, run: now({ ballot: 9, ids: [c] }) })
     expect(await received('C')).toEqual(['running', 4, 'C'])
@@ -213,7 +213,7 @@ describe('a server that does not know the run', () => {
     ['abort', { type: 'abort', epoch: 1, text: 'stopped by a person' }],
     ['out', { type: 'out', key }],
   ] as const)(
-    'links a member of another run of the same number once that has ended on it, by %s',
+    'links a member of another run with the same number once that run has ended on it, by %s',
     async (_, message) => {
       beginWithOlder({ ids: [a, b], ballot: 70_000 })
       world.say('A', message)
@@ -246,14 +246,14 @@ describe('a server that does not know the run', () => {
     expect(await received('B')).toEqual(['running', 6, ...names])
   })
 
-  it('vouches for no death to a member of another run', async () => {
+  it('does not report a goodbye as certain to a member of another run', async () => {
     beginWithOlder()
     world.say('B', { type: 'bye' })
     expect(world.last('A', 'gone')).toMatchObject({ name: 'B', hasLeft: false })
     expect(world.last('t0', 'gone')).toMatchObject({ name: 'B', hasLeft: true })
   })
 
-  it('gives no rank in a run to one that its other members still name, and which is in another', async () => {
+  it('gives no rank to a member that is in another run, though others name it', async () => {
     back('A', { id: a, run: now({ ids: [a, b] }) }, undefined, 'create')
     back('B', { id: b, run: now({ key: '8'.repeat(16), run: 3, ids: [b] }) })
     expect(await received('A')).toEqual(['running', 4, 'A'])
@@ -351,7 +351,7 @@ describe('the server that a member had', () => {
     expect(world.all('again', 'assign')).toEqual([])
   })
 
-  it('has it no rank after it said bye: it is a newcomer', async () => {
+  it('gives it no rank after it said bye: it is a newcomer', async () => {
     const known = await cut()
     world.say('t2', { type: 'bye' })
     back('again', { id: known[2] })
@@ -387,7 +387,7 @@ describe('the server that a member had', () => {
     expect(await received('A')).toEqual(['running', 1, 'A'])
   })
 
-  it('links it where it has said out, whatever the next that comes back says', async () => {
+  it('links it after it has said out, even when the next to come back names it as a rank', async () => {
     await world.fill(2)
     world.say('t0', { type: 'start', settings, isElastic: true })
     for (const name of ['t0', 't1']) world.say(name, { type: 'ready', epoch: 1 })
@@ -401,7 +401,7 @@ describe('the server that a member had', () => {
     expect(world.last('t1', 'assign')).toMatchObject({ rank: 1, joining: 1 })
   })
 
-  it('ends its first connection, whose end has not come through, where it knows its token', async () => {
+  it('ends its old connection when it comes back with its token', async () => {
     const token = '5'.repeat(32)
     world.create('t0', roomA, infoOf('t0'), token)
     world.join('t1')
@@ -418,7 +418,7 @@ describe('the server that a member had', () => {
     expect(await received('t1')).toEqual(['running', 1, 'again', 't1'])
   })
 
-  it('ends its first connection also where it was alone: it makes the room once more', async () => {
+  it('ends its old connection also when it was alone: it makes the room once more', async () => {
     const token = '5'.repeat(32)
     world.create('t0', roomA, infoOf('t0'), token)
     const id = idOf('t0')

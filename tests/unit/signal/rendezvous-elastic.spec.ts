@@ -56,7 +56,7 @@ describe('a rank that is gone', () => {
     ['a removal', false],
     ['the end of its connection', false],
     ['a refusal that closes its connection', false],
-  ])('by %s: the others hear it, and stay in their epoch', async (how, hasLeft) => {
+  ])('by %s: the others receive gone, and stay in their epoch', async (how, hasLeft) => {
     await begun(3)
     if (how === 'bye') world.say('t1', { type: 'bye' })
     else if (how === 'a removal') world.say('t0', { type: 'remove', id: idOf('t1') })
@@ -85,7 +85,7 @@ describe('a rank that is gone', () => {
   })
 
   it.each(['before', 'after'])(
-    'before the run has begun, %s others said that its link is down: it begins without it',
+    'before the run has begun, %s others report its link down: the run begins without it',
     async (when) => {
       await world.fill(3)
       world.say('t0', { type: 'start', settings, isElastic: true })
@@ -112,7 +112,7 @@ describe('a rank that is gone', () => {
     expect(await world.state('t0')).toBe('failed')
   })
 
-  it('a link that cannot be made between two alone ends the run before it has begun', async () => {
+  it('a link that cannot be made between the only two ends the run before it begins', async () => {
     await world.fill(2)
     world.say('t0', { type: 'start', settings, isElastic: true })
     world.say('t0', { type: 'linkDown', epoch: 1, peerRank: 1, text: 'ICE failed' })
@@ -132,7 +132,7 @@ describe('a rank that is gone', () => {
       },
     ],
   ])(
-    'one of more that %s: the run begins without it, and it comes as a newcomer',
+    'one of three that %s: the run begins without it, and it comes as a newcomer',
     async (_, code, act) => {
       await world.fill(3)
       world.say('t0', { type: 'start', settings, isElastic: true })
@@ -420,7 +420,7 @@ describe('ranks', () => {
     expect(await ranksOf('t0')).toEqual(['t1', 't0'])
   })
 
-  it('a newcomer that is linked and not among them is a rank once a later ballot has it', async () => {
+  it('a linked newcomer that the ballot lacks is a rank once a later ballot has it', async () => {
     const ids = await begun(2)
     await linking('late')
     ready([...ids, 'late'])
@@ -447,7 +447,7 @@ describe('ranks', () => {
     expect(await ranksOf('t0')).toEqual(['t0', 't1', 'late', 't2'])
   })
 
-  it('a rank that says out is a newcomer; a linking that it was in does not wait for it', async () => {
+  it('a rank that says out becomes a newcomer, and a linking continues without it', async () => {
     await begun(2)
     await linking('late')
     ready(['t0', 'late'])
@@ -519,7 +519,7 @@ describe('the end', () => {
     expect(await world.state('t0')).toBe('failed')
   })
 
-  it('in an epoch that is not of the run nobody is done', async () => {
+  it('done counts only in an epoch of the run', async () => {
     const ids = await begun(2)
     world.say('t0', { type: 'abort', epoch: 1, text: 'again' })
     world.say('t0', { type: 'start', settings, isElastic: true })
@@ -557,14 +557,14 @@ describe('half of a roster', () => {
     return world.last(id, 'half').first
   }
 
-  it('the first that asks has the run, and the other hears who that was', async () => {
+  it('the first half that asks has the run, and the other learns which that was', async () => {
     const [t0, t1] = await begun(2)
     expect(asks(t0!, 1, [t0!, t1!], [t0!])).toEqual([life(t0!)])
     expect(asks(t1!, 1, [t0!, t1!], [t1!])).toEqual([life(t0!)])
     expect(asks(t0!, 1, [t0!, t1!], [t0!])).toEqual([life(t0!)])
   })
 
-  it('does not get it where a newer roster is known that it is not in', async () => {
+  it('gets no answer when a newer roster without it is known', async () => {
     const [t0, t1] = await begun(2)
     say(t0!, 9, [t0!])
     expect(asks(t1!, 1, [t0!, t1!], [t1!])).toBeNull()
@@ -578,7 +578,7 @@ describe('half of a roster', () => {
     expect(asks(t0!, 1, [t0!, 'late'], [t0!])).toEqual([life(t0!)])
   })
 
-  it('one that leaves after it may have continued can have been in a newer roster', async () => {
+  it('one that leaves after it may have continued is reported with a newer ballot', async () => {
     const [t0, t1] = await begun(2)
     asks(t0!, 1, [t0!, t1!], [t0!])
     world.say(t0!, { type: 'bye' })

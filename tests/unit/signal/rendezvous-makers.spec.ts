@@ -35,7 +35,7 @@ async function reportOrder(tab: string): Promise<string[]> {
 }
 
 describe('a maker that comes back', () => {
-  it('has its room again, which the next in line had meanwhile', async () => {
+  it('gets its room back from the next in line', async () => {
     await fill(3)
     world.say('t0', { type: 'bye' })
     expect(await reportOrder('t2')).toEqual(['t1', 't2'])
@@ -47,7 +47,7 @@ describe('a maker that comes back', () => {
     expect(world.last('again', 'assign')).toMatchObject({ rank: 0, worldSize: 3 })
   })
 
-  it('so has who took its place, and of several the one that was the maker first', async () => {
+  it('so does each later host, the earliest of them first', async () => {
     await fill(4)
     world.say('t0', { type: 'bye' })
     world.say('t1', { type: 'bye' })
@@ -71,7 +71,7 @@ describe('a maker that comes back', () => {
     expect(await reportOrder('t3')).toEqual(['t1-anew', 't2-again', 't3', 't0-late'])
   })
 
-  it('has it once its own first rank is back: not by a further rank of its tab', async () => {
+  it('gets it back by the first rank of its tab, not by a further one', async () => {
     await fill(2)
     const enterMore = (name: string) =>
       world.join(name, roomA, infoOf(name), authKey, tokenOf('0'), { isFurther: true })
@@ -84,7 +84,7 @@ describe('a maker that comes back', () => {
     expect(await reportOrder('t1')).toEqual(['t0-again', 't1', 'more again'])
   })
 
-  it('who took its place in a run has the room again too, if it is lost and comes back', async () => {
+  it('a later host in a run gets the room back too when it is lost and comes back', async () => {
     const tabs = await fill(3)
     const epoch = await world.run(tabs)
     world.say('t0', { type: 'done', epoch })
@@ -95,7 +95,7 @@ describe('a maker that comes back', () => {
     expect(await reportOrder('t2')).toEqual(['t1-again', 't2'])
   })
 
-  it('has it only with the token: not without, with another, or as a guest', async () => {
+  it('gets it back only with the token: not without, with another, or as a guest', async () => {
     await fill(2)
     world.say('t0', { type: 'bye' })
     enter('without')
@@ -105,7 +105,7 @@ describe('a maker that comes back', () => {
     expect(await reportOrder('t1')).toEqual(['t1', 'without', 'wrong'])
   })
 
-  it('a room that was made without a token gives itself back to nobody', async () => {
+  it('nobody gets back a room that was made without a token', async () => {
     await world.fill(2)
     world.say('t0', { type: 'bye' })
     enter('again', own)
@@ -113,7 +113,7 @@ describe('a maker that comes back', () => {
     expect(await reportOrder('t1')).toEqual(['t1', 'again', 'without'])
   })
 
-  it('has it while what it left behind is not yet gone, and after', async () => {
+  it('gets it back once its old connection counts as gone', async () => {
     await fill(2)
     // Its first connection has broken off; the server has not noticed.
     world.deaf.add('t0')
@@ -123,7 +123,7 @@ describe('a maker that comes back', () => {
     expect(await reportOrder('t1')).toEqual(['again', 't1'])
   })
 
-  it('has it when the run is over that is on', async () => {
+  it('gets it back after the run that is on', async () => {
     await fill(3)
     world.say('t0', { type: 'bye' })
     await world.tick()
@@ -137,7 +137,7 @@ describe('a maker that comes back', () => {
     expect(world.last('t2', 'lobby').state).toBe('finished')
   })
 
-  it('and when that run has failed', async () => {
+  it('gets it back when that run fails', async () => {
     await fill(3)
     world.say('t0', { type: 'bye' })
     await world.tick()
@@ -162,7 +162,7 @@ describe('a maker that comes back', () => {
     expect(world.last('t1', 'proposed').settings).toEqual({ seed: 7 })
   })
 
-  it('does not have a room that everyone has left: it is of who comes first', async () => {
+  it('does not get back a room that everyone has left: the first to come has it', async () => {
     await fill(1)
     world.join('store', roomA, null)
     world.say('t0', { type: 'bye' })
@@ -239,7 +239,7 @@ describe('handing the room over', () => {
     expect(await reportOrder('t0')).toEqual(['t1', 'more', 't0'])
   })
 
-  it('to a member without a token: the one before does not get it back by a reload', async () => {
+  it('to a member without a token: the former host does not get it back by a reload', async () => {
     await fill(1)
     enter('plain')
     world.say('t0', { type: 'handOver', id: idOf('plain') })
@@ -287,7 +287,7 @@ describe('removing a member', () => {
     expect(await reportOrder('t2')).toEqual(['t0', 't2', 't1-again'])
   })
 
-  it('takes the others elsewhere: who is named and still here gets its box, the removed one none', async () => {
+  it('moves the others: each named member that is here gets its box, the removed one none', async () => {
     await fill(4)
     const ids = ['t1', 't2', 't3'].map(idOf)
     world.say('t3', { type: 'bye' })
@@ -303,7 +303,7 @@ describe('removing a member', () => {
     expect(world.all('t2', 'moved')).toHaveLength(2)
   })
 
-  it('takes nobody elsewhere during a run, nor for another than the maker', async () => {
+  it('moves nobody during a run, nor for a member that is not the host', async () => {
     const tabs = await fill(3)
     const boxes = [{ to: idOf('t2'), box: 'box' }]
     world.say('t1', { type: 'remove', id: idOf('t0'), boxes })
@@ -337,7 +337,7 @@ describe('removing a member', () => {
     },
   )
 
-  it('who waits for the next run goes without an end of this one', async () => {
+  it('of a member that waits for the next run does not end this one', async () => {
     const tabs = await fill(2)
     await world.run(tabs)
     enter('late')

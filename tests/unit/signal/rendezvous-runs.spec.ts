@@ -176,7 +176,7 @@ describe('a run', () => {
     expect(await world.state('t0')).toBe('failed')
   })
 
-  it('a maker that is detached hands on only when the run is over', async () => {
+  it('a detached host is replaced only after the run', async () => {
     const ids = await world.fill(2)
     const epoch = await world.run(ids)
     world.server.lost('t0', 'gone')
@@ -187,7 +187,7 @@ describe('a run', () => {
   })
 
   it.each([1, 3])(
-    '%i ranks that all lose their sockets leave the room to who waits in it',
+    '%i ranks that all lose their sockets leave the room to those that wait in it',
     async (size) => {
       const ids = await world.fill(size)
       const epoch = await world.run(ids)
@@ -207,7 +207,7 @@ describe('a run', () => {
     },
   )
 
-  it('a run whose last attached rank leaves it done has not finished for the detached one', async () => {
+  it('a run fails when all ranks are gone and not all were done', async () => {
     const ids = await world.fill(3)
     const epoch = await world.run(ids)
     world.join('late')
@@ -235,7 +235,7 @@ describe('a run', () => {
     expect(world.last('t0', 'abort').text).toContain('rank 1 (t1): the GPU was lost')
   })
 
-  it('says the epoch and the link once, also when the reason says them', async () => {
+  it('errors name the epoch and the link once, even when the reason has them', async () => {
     const ids = await world.fill(3)
     const received: string[] = []
     for (const reason of [

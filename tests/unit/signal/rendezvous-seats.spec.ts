@@ -46,7 +46,7 @@ async function received(name = 't0'): Promise<string[]> {
   return [state, ...ranks.map(({ name }) => name)]
 }
 
-it("a rank's seat is kept from others while its connection is away", async () => {
+it("a rank's seat is kept while its connection is away, for its token alone", async () => {
   world.server.lost('t1', 'offline')
   back('thief', ids[1], {})
   expect(idOf('thief')).not.toBe(ids[1])
@@ -57,7 +57,7 @@ it("a rank's seat is kept from others while its connection is away", async () =>
   expect(await received()).toEqual(['running', 't0', 'again', 't2'])
 })
 
-it("a removed rank's word on the run counts nothing", async () => {
+it('messages of a removed rank about the run are refused', async () => {
   world.say('t0', { type: 'remove', id: ids[1] })
   back('again', ids[1], { ballot: max, ids: [ids[1]] }, tokenOf('t1'))
   expect(await received()).toEqual(['running', 't0', 't2'])
@@ -67,7 +67,7 @@ it("a removed rank's word on the run counts nothing", async () => {
   expect(await received()).toEqual(['running', 't0', 't2'])
 })
 
-it('who comes with the key of the run, and was never in it, is no rank and says nothing of it', async () => {
+it("a member that was never in the run is no rank, even with the run's key", async () => {
   back('liar', 'f'.repeat(16), { ballot: 9, ids: ['f'.repeat(16)] })
   expect(await received()).toEqual(['running', 't0', 't1', 't2'])
   tell('liar', { ballot: 9, ids: [idOf('liar')] })
@@ -76,13 +76,13 @@ it('who comes with the key of the run, and was never in it, is no rank and says 
   expect(half('t0', [`${ids[0]}.1`, `${ids[1]}.1`])).toEqual([`${ids[0]}.1`, `${ids[1]}.1`])
 })
 
-it('a rank makes no rank of one that has no links', async () => {
+it('a rank cannot make a rank of a member without links', async () => {
   world.join('late')
   tell('t0', { ballot: 9, ids: [...ids, idOf('late')] })
   expect(await received()).toEqual(['running', 't0', 't1', 't2'])
 })
 
-it('a run whose ranks were all away is brought back by one of them alone', async () => {
+it('a run whose ranks were all away comes back only by one of them', async () => {
   world.join('host')
   for (const name of ['t0', 't1', 't2']) world.server.lost(name, 'offline')
   expect(await received('host')).toEqual(['failed'])
@@ -94,7 +94,7 @@ it('a run whose ranks were all away is brought back by one of them alone', async
   expect(await received('host')).toEqual(['running', 'again'])
 })
 
-it('a member that has heard of the end of its run is a newcomer where that comes back', async () => {
+it('a member whose run has ended for it is a newcomer when that run comes back', async () => {
   world.server.lost('t1', 'offline')
   tell('t0', { ballot: 5, ids: [ids[1]] })
   expect(world.last('t2', 'abort').text).toContain('the run has ended without this tab')
@@ -107,7 +107,7 @@ it('a member that has heard of the end of its run is a newcomer where that comes
 describe('a ballot', () => {
   const above = 1 + limits.rostersAhead * ballotStep
 
-  it('far above the newest is refused, as none can have come to it in that time', async () => {
+  it('far above the newest is refused', async () => {
     tell('t0', { ballot: above + ballotStep, ids: [ids[0]] })
     expect(world.refusal('t0')).toBe('wrong-epoch')
     expect(half('t0', [`${ids[0]}.1`], above + ballotStep)).toBeNull()
@@ -115,7 +115,7 @@ describe('a ballot', () => {
     expect(await received()).toEqual(['running', 't0', 'again', 't2'])
   })
 
-  it('counts once members can have come to it', async () => {
+  it('is accepted once enough time has passed for it', async () => {
     tell('t0', { ballot: above, ids: [ids[0], ids[2]] })
     expect(await received()).toEqual(['running', 't0', 't2'])
     await world.env.advance(1000)
@@ -144,7 +144,7 @@ describe('a bounded number are kept, and the newest of them:', () => {
     expect(await received()).toEqual(['running', 't0', 't2', 'late'])
   })
 
-  it('seats of a run that has more ranks: it ends where none of them is here', async () => {
+  it('seats of a run with more ranks: the run ends when the kept one is away', async () => {
     world = new RendezvousWorld({ seatsPerRun: 1 })
     world.create('t0')
     back('again', ids[1], { ids: [ids[1], ids[2]] }, tokenOf('t1'))

@@ -86,7 +86,7 @@ describe('the relay of a room', () => {
     expect(own.paused.has('a')).toBe(false)
   })
 
-  it('reads no end of an address that has sent more than its rate, until that is made up for', async () => {
+  it('stops reading all ends of an address above its rate, until the rate allows it', async () => {
     const { own, end } = world({
       ...{ relayFrameCostBytes: 0, relayQueueBytes: 1_000_000 },
       ...{ relayBytesPerSec: 100, relayBurstSec: 4 },
@@ -130,7 +130,7 @@ describe('the relay of a room', () => {
     expect(own.env.timers).toBe(0)
   })
 
-  it('does not drop whom it does not read, but one that is silent', async () => {
+  it('does not drop an end that it does not read, but one that is silent', async () => {
     const { own, end } = world()
     end('a', 0)
     end('b', 1)
@@ -149,7 +149,7 @@ describe('the relay of a room', () => {
     expect(own.closed.has('b')).toBe(true)
   })
 
-  it('an end that dies while its sender is not read: the sender is, so that it hears', () => {
+  it('closes a paused sender with the reason when the other end dies', () => {
     const { own, end } = world()
     end('a', 0)
     end('b', 1)

@@ -53,7 +53,7 @@ describe('waiting', () => {
     expect(text(await got)).toBe('at last')
   })
 
-  it('a key that goes before the others come is waited for again', async () => {
+  it('wait waits again for a key that is deleted before the others come', async () => {
     await store.set('a', '')
     let isThere = false
     const waiting = store.wait(['a', 'b']).then(() => {
@@ -158,7 +158,7 @@ describe('mistakes', () => {
 })
 
 describe('PrefixStore', () => {
-  it('two do not clash; numKeys and the time-out are those of the store below', async () => {
+  it("two share a store without clashes; numKeys and the time-out are the store's", async () => {
     const a = new PrefixStore('a', store)
     const b = new PrefixStore('b', store)
     const inner = new PrefixStore('x', a)

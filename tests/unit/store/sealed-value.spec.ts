@@ -41,7 +41,7 @@ describe('sealed values', () => {
     expect(await seal.tag('ab', bytes('c'))).not.toBe(await seal.tag('a', bytes('bc')))
   })
 
-  it('are as long as said, the empty one included', async () => {
+  it('have the stated length, for an empty value too', async () => {
     const seal = await ValueSeal.derive(link)
     for (const length of [0, 1, 2, 3, 1000, 16_384]) {
       const { box } = await seal.seal('k', new Uint8Array(length))
@@ -49,7 +49,7 @@ describe('sealed values', () => {
     }
   })
 
-  it('are what is written at their head, by node:crypto as the second implementation', async () => {
+  it('match the format in the docstring, by node:crypto as a second implementation', async () => {
     const { box, tag } = await (await ValueSeal.derive(link)).seal('schlüssel', value)
     const { room } = await RoomSecret.derive(link)
     const derived = (info: string) =>

@@ -50,7 +50,7 @@ class Network {
 }
 
 describe('pace', () => {
-  it('a client that never rests is never too fast, whatever the network holds back', async () => {
+  it('a client at full speed stays within the rate, whatever the network delays', async () => {
     const env = new VirtualEnv(3)
     const network = new Network(env)
     const total = 6000
@@ -90,7 +90,7 @@ describe('pace', () => {
 })
 
 describe('answers', () => {
-  it('from a server that gives none: an error after its time, and the place is free again', async () => {
+  it('a missing answer is an error after its time, and frees its place', async () => {
     const env = new VirtualEnv()
     const sent: StoreMessage[] = []
     const calls = new StoreCalls(env, (message) => void sent.push(message))
