@@ -55,7 +55,7 @@ async function prepareGroup(name: string): Promise<void> {
   if (!isNeeded && isInitialized()) destroyProcessGroup()
 }
 
-test('exports that are left out, and those with arguments, are exports', () => {
+test('the tables of exports name only exports', () => {
   const names = [
     ...Object.keys({ ...leftOut, ...withoutRight }),
     ...makesGroup,
@@ -68,7 +68,7 @@ test('exports that are left out, and those with arguments, are exports', () => {
   ).toEqual([])
 })
 
-test('arguments that errors need not name are arguments', () => {
+test('the table of unnamed arguments names only arguments', () => {
   const known = called.flatMap(([name, value]) =>
     [0, 1, 2].map((at) => `${name} ${parameterName(value, at)}`),
   )

@@ -30,7 +30,7 @@ async function complaintOf(what: string, isRight: boolean, set: () => unknown) {
 
 const fields = publicFields()
 
-test('fields that are left out, and those with a use, are fields', () => {
+test('the tables of fields name only fields', () => {
   const known = publicFields({}).map(({ name }) => name)
   const names = [...Object.keys(leftOutFields), ...fieldsWithUses]
   expect(names.filter((name) => !known.includes(name))).toEqual([])

@@ -55,7 +55,7 @@ async function complaintsOf(method: Method): Promise<(string | undefined)[]> {
 
 const methods = publicMethods()
 
-test('methods that are left out, and those with arguments, are methods', () => {
+test('the tables of methods name only methods', () => {
   const known = [...exported.map(([name]) => name), ...publicMethods({}).map(({ name }) => name)]
   const names = [...Object.keys(leftOutMethods), ...methodsWithArguments]
   expect(names.filter((name) => !known.includes(name))).toEqual([])

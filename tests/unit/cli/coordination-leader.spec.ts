@@ -83,7 +83,7 @@ describe('who has which ranks', () => {
     ])
   })
 
-  test('who asks for no place takes one that is free, as they come', () => {
+  test('launchers without a node rank take the free ones, in order of arrival', () => {
     const leader = makeLeader({ launchers: 3 })
     const later = new Launcher(leader, memberOf(null), 3)
     const last = new Launcher(leader, memberOf(null), 3)
@@ -157,7 +157,7 @@ describe('how a run ends', () => {
     expect([a.end, b.end]).toEqual(Array(2).fill({ rank: 2, host: 'h', code: '', text: 'boom' }))
   })
 
-  test('a lost neighbour waits for the failure that it is the echo of', async () => {
+  test('a lost neighbour waits 0.7 s for its cause, which then counts', async () => {
     const [a, b] = pair()
     a.fails(1, 'lost rank 2', 'peer.lost')
     await env.advance(600)
@@ -169,7 +169,7 @@ describe('how a run ends', () => {
     expect(a.end?.text).toBe('boom')
   })
 
-  test('and counts when nothing better comes', async () => {
+  test('a lost neighbour counts as the cause when no other comes within 0.7 s', async () => {
     const [a, b] = pair()
     a.fails(1, 'lost rank 2', 'peer.lost')
     b.fails(3, 'lost rank 0', 'peer.lost')
@@ -201,7 +201,7 @@ describe('how a run ends', () => {
     expect(a.end?.rank).toBeNull()
   })
 
-  test('a failure that would come again ends the run, restarts or not', () => {
+  test('a failure that a restart would repeat ends the run, restarts or not', () => {
     const [a, b] = pair({ restarts: new Restarts(3) })
     a.handle.receive({
       type: 'failed',
@@ -248,7 +248,7 @@ describe('restarts', () => {
     expect([a.end, b.end]).toEqual([null, null])
   })
 
-  test('words of the start before do not count', () => {
+  test('failures of an earlier start do not count', () => {
     const [a, b] = pair({ restarts: new Restarts(1) })
     a.fails(0, 'once')
     a.ends()
@@ -267,7 +267,7 @@ describe('restarts', () => {
 })
 
 describe('before all are there', () => {
-  test('who is missing in time is named', async () => {
+  test('launchers that are missing in time are named', async () => {
     const leader = makeLeader({ launchers: 4 })
     const a = new Launcher(leader, memberOf(0), 4)
     new Launcher(leader, memberOf(2), 4)
@@ -277,7 +277,7 @@ describe('before all are there', () => {
     )
   })
 
-  test('one that leaves before the start may come back', () => {
+  test('a launcher that leaves before the start may come back', () => {
     const leader = makeLeader({ launchers: 3 })
     const a = new Launcher(leader, memberOf(0), 3)
     new Launcher(leader, memberOf(1), 3).handle.lost('closed')

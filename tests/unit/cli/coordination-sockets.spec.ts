@@ -146,7 +146,7 @@ test('another key and another run are refused', async () => {
   await expect(joining(port, { keys: run })).rejects.toThrow('the run or its key does not match')
 })
 
-test('where the place may be that of a run before, it is asked again until the leader is there', async () => {
+test('a place from an earlier run is read again until the leader is there', async () => {
   const before = await startLeader()
   const now = await startLeader()
   const other = new RunKeys('another-key-of-16-chars', 'run')
@@ -204,7 +204,7 @@ test('a man in the middle with another certificate gets no proof', async () => {
   expect(passed).not.toContain('"type":"welcome"')
 })
 
-test('a leader that does not hold the key is left', async () => {
+test('a leader without the key is refused', async () => {
   const server = createServer({ cert: foreign.cert, key: foreign.key })
   const wss = new WebSocketServer({ server, path: launchersPath })
   wss.on('connection', (socket) => {

@@ -66,7 +66,7 @@ const around = {
   randomName: () => 'random',
 }
 
-describe('torchrun takes them so', () => {
+describe('flags mean what torchrun makes of them', () => {
   const both = golden.run.flatMap(({ line, taken }) =>
     [...new Set([line, dashed(line)])].map((one) => ({ line: one, taken })),
   )
@@ -165,7 +165,7 @@ describe('values', () => {
     expect(parse('run', flag, environment).key).toBe('from-the-command-line')
   })
 
-  test('what stands behind the module is its own, help included', () => {
+  test("arguments after the module are the module's, help included", () => {
     const line = 'train.ts --help --nproc_per_node -x --kill_on_bad_exit -- --'
     expect(parse('run', line).args).toEqual(line.split(' ').slice(1))
   })

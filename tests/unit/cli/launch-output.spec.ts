@@ -107,7 +107,7 @@ describe('log files', () => {
   })
 })
 
-test('who failed, as people read it', () => {
+test('failureText names the rank that failed', () => {
   const failure = {
     rank: 1,
     host: 'beta',
@@ -172,7 +172,7 @@ describe('the file by which launchers find each other', () => {
     await expect(stat(path)).rejects.toThrow('ENOENT')
   })
 
-  test('what stands in a shared folder already is neither followed nor kept', async () => {
+  test('a link or file that another left in a shared folder is neither followed nor kept', async () => {
     const path = join(folder, 'shared.json')
     const elsewhere = join(folder, 'elsewhere.json')
     await writeFile(elsewhere, '')

@@ -102,7 +102,7 @@ describe('by flags', () => {
     expect(() => plan(line)).toThrow(`--elastic: ${text}`)
   })
 
-  test('any port is one that the others cannot know', () => {
+  test('port 0 is refused where other machines need to know the port', () => {
     expect(() => plan('--nnodes 2 --node-rank 1 --master-addr a --master-port 0 train.ts')).toThrow(
       '--master-port: expected the port of machine 0, got 0',
     )
@@ -110,7 +110,7 @@ describe('by flags', () => {
     expect(plan('--nnodes 2 --rdzv-endpoint a:0 --rdzv-conf file=f train.ts').role).toBe('either')
   })
 
-  test("Slurm's words are echoed", () => {
+  test('flags of Slurm are confirmed in notes', () => {
     const line =
       '--nproc-per-node 4 -p fast --job-name mnist --cpus-per-task 2 --gres gpu:3 train.ts'
     expect(plan(line).notes).toEqual([
@@ -189,17 +189,17 @@ describe('in a Slurm job, without a flag', () => {
   test.each([
     ['the interactive step of salloc is no job', 4_294_967_290, null],
     ['the batch script is no task of srun', 4_294_967_291, 'script'],
-  ] as const)('%s, whatever step id it has', (_, step, startedPer) => {
+  ] as const)('%s, with any step id', (_, step, startedPer) => {
     const environment = { ...scriptOnOneNode, SLURM_STEP_ID: String(step) }
     expect(readSlurmJob(environment)?.startedPer ?? null).toBe(startedPer)
   })
 
-  test('the shell of salloc and --standalone are no job', () => {
+  test('the shell of salloc, and --standalone, are no Slurm job', () => {
     expect(plan('train.ts', allocationShell)).toMatchObject({ role: 'alone', tabs: 1, job: null })
     expect(plan('--standalone train.ts', taskOf8(5))).toMatchObject({ role: 'alone', job: null })
   })
 
-  test('one launcher a task has one tab', () => {
+  test('each launcher opens one tab when srun starts one for each task', () => {
     expect(() => plan('--nproc-per-node 2 train.ts', taskOf8(0))).toThrow(
       'srun has started 4 launchers on this node, each for one tab, got 2',
     )
@@ -219,7 +219,7 @@ describe('in a Slurm job, without a flag', () => {
     expect(trained({})).toMatchObject({ role: 'alone', masterPort: 0, isPortFixed: false })
   })
 
-  test('flags go before what Slurm says', () => {
+  test("flags override Slurm's variables", () => {
     const line = '--master-addr beta --master-port 7777 --rdzv-id mine train.ts'
     expect(plan(line, taskPerNode(1))).toMatchObject({
       masterAddr: 'beta',
@@ -322,7 +322,7 @@ test.each<[line: string, environment: Variables, notes: string[]]>([
   ],
   ['--rdzv-endpoint localhost:29400 train.ts', {}, []],
   ['--nnodes 2 --rdzv-endpoint other:29400 --node-rank 1 train.ts', {}, []],
-])('flags that change nothing are said: %s', (line, environment, notes) => {
+])('flags without effect are noted: %s', (line, environment, notes) => {
   const parsed = parseLaunch('run', line.split(' '), environment)
   if (parsed.kind === 'help') throw new Error('help')
   const planned = plan(line, environment)

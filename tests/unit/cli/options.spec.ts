@@ -33,7 +33,7 @@ test('without options one tab trains the drawn digits', () => {
   expect(optionsOf().config.bucketCapMb).toBeUndefined()
 })
 
-test('every option arrives', () => {
+test('every option has its value', () => {
   const argv =
     '--nproc-per-node 3 --data some/dir --model cnn --steps 7 --batch-size 30 --optimizer sgd --lr 0.1 --seed 5 ' +
     '--out w.safetensors --bucket-cap-mb 0.5 --hash-every 10 --tune --adapter software --json --headed --timeout 9.5 --transport webrtc ' +
@@ -87,7 +87,7 @@ test('every option arrives', () => {
   })
 })
 
-test('so do those that exclude some of these', () => {
+test('options that exclude some of those have their values too', () => {
   expect(optionsOf('--device', 'cpu', '--naive', '--strategy', 'alone')).toMatchObject({
     switches: { device: 'cpu', naive: true },
     config: { strategy: 'alone' },

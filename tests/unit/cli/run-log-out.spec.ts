@@ -44,7 +44,7 @@ test('close writes the log of a run that did not reach its end, and says up to w
   expect(await readdir(folder)).toEqual(['run.json'])
 })
 
-test('close leaves the log of a run that reached its end as it was written', async () => {
+test('close leaves the log of a finished run unchanged', async () => {
   const out = await open(step(1))
   const end = { step: 1, paramHash: 'ab' }
   await out.write(end)

@@ -71,7 +71,7 @@ test('a report that cannot be read is a failure of its tab', async () => {
   await expect(group.finished).rejects.toThrow('tab 1 of 1: its result is invalid: bad')
 })
 
-test('words put the silence off', async () => {
+test('each event of a tab restarts its timeout', async () => {
   const group = new TabGroup({ worldSize: 1, timeoutMs: 4000, onEvent: ignore })
   for (let i = 0; i < 5; i++) {
     await vi.advanceTimersByTimeAsync(3000)
@@ -185,7 +185,7 @@ function threeRanks() {
   return { group, received, waits }
 }
 
-test('a rank may continue when all that it waits for are gone, whichever is known first', () => {
+test('a rank may continue when all that it waits for are gone, in any order of the reports', () => {
   const { group, received, waits } = threeRanks()
   for (const tab of [0, 1]) group.lose(tab, 'its tab crashed.')
   waits(['a.1', 'b.1'])
@@ -241,7 +241,7 @@ test('where an elastic run does not continue, the tabs that it lost are named fi
   )
 })
 
-test('tabs that end after the run say nothing', async () => {
+test('tabs that end after the run are not reported', async () => {
   const received: string[] = []
   const onLost = (text: string) => received.push(text)
   const group = new TabGroup({ worldSize: 1, timeoutMs: 60_000, onEvent: ignore, onLost })

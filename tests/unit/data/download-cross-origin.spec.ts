@@ -76,7 +76,7 @@ const fetchFile = (options: object = {}) => download(url, { store, retryDelayMs:
 const isWhole = async (blob: Blob) => Buffer.from(await blob.arrayBuffer()).equals(contents)
 const partly = expect.stringMatching(/^bytes=4\d+-$/)
 
-test('a part that does not show which bytes it holds is not taken for the file', async () => {
+test('a part without a readable Content-Range is not used: the whole file is downloaded', async () => {
   const progress: DownloadProgress[] = []
   const file = await fetchFile({
     onProgress: (now: DownloadProgress) => progress.push({ ...now }),
@@ -93,13 +93,13 @@ test.each([
   ],
   ['of a file of another size', (from: number) => `bytes ${from}-${contents.length}/9999999`],
   ['that cannot be read', () => 'items 1-2/3'],
-])('a part %s is not taken either', async (_, contentRange) => {
+])('a part %s is not used either', async (_, contentRange) => {
   Object.assign(server, { exposes: ['content-range'], contentRange })
   expect(await isWhole(await fetchFile())).toBe(true)
   expect(asked).toEqual(['whole', partly, 'whole'])
 })
 
-test('a part that shows its bytes is taken, with or without the total', async () => {
+test('a part with its range is used, with or without the total', async () => {
   server.exposes = ['content-range', 'etag']
   expect(await isWhole(await fetchFile())).toBe(true)
   expect(asked).toEqual(['whole', partly])
@@ -118,7 +118,7 @@ test('where If-Range is refused, the whole file is asked for, once for each atte
   expect(asked).toEqual(['whole', partly, 'whole', partly, 'whole'])
 })
 
-test('what came is kept while the server is away, or has troubles', async () => {
+test('downloaded bytes are kept while the server is away or answers with an error', async () => {
   server.exposes = ['content-range']
   await expect(fetchFile({ retries: 0 })).rejects.toMatchObject({ code: 'data.interrupted' })
   server.isOffline = true

@@ -26,7 +26,7 @@ test('a missing file reads as undefined, and removing it is no error', async () 
   await folder.remove('a')
 })
 
-test('one that cannot be opened now is not taken for none', async () => {
+test('a file that cannot be opened now throws, and does not count as missing', async () => {
   const folder = await folderThatSays('InvalidStateError')
   await expect(folder.read('a')).rejects.toThrow('no')
   await expect(folder.remove('a')).rejects.toThrow('no')

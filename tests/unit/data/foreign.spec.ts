@@ -23,7 +23,7 @@ const readers: Record<string, (bytes: Bytes) => unknown> = {
   torch: (bytes) => readTorch(bytes, 'a'),
 }
 
-test.each(Object.keys(readers))('the %s reader says what a file is in its place', async (name) => {
+test.each(Object.keys(readers))('the %s reader names the kind of a foreign file', async (name) => {
   const lfs =
     'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n'
   const cases: [bytes: Bytes, is: string, remedy: string][] = [

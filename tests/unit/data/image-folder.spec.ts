@@ -28,7 +28,7 @@ describe('an image folder', () => {
     expect(warningsOf(() => new ImageFolder([file('a/1.png')]))).toEqual([])
   })
 
-  test('says it of a class that has no other files, too', () => {
+  test('says it also of a class with no other files', () => {
     const files = [file('a/1.png'), file('b/1.tif')]
     const [line] = warningsOf(() => expect(() => new ImageFolder(files)).toThrow('got none in b'))
     expect(line).toContain('1 of 2 files are left out: 1 .tif.')
@@ -116,7 +116,7 @@ describe('a served folder with links', () => {
     await rm(top, { recursive: true })
   })
 
-  test('lists what they lead to in it, and says which lead elsewhere', async () => {
+  test('lists the targets of links inside it, and names links that lead elsewhere', async () => {
     const files = await listServed(base)
     expect(files.map(({ path }) => path)).toEqual([
       'ant/1.png',

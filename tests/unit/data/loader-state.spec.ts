@@ -37,7 +37,7 @@ const throughFile = (state: object) =>
   load(save({ state: state as SavedState })).state as unknown as ReturnType<DataLoader['stateDict']>
 
 describe("a sampler's own epoch", () => {
-  test('holds until its next setEpoch, as in PyTorch; the loader counts where nobody chose one', async () => {
+  test('holds until its next setEpoch, as in PyTorch; without setEpoch the loader counts', async () => {
     const wanted: string[][] = []
     for (const epoch of [0, 1, 2, 7]) {
       const loader = loaderOf({ sampler: distributed() })
@@ -64,7 +64,7 @@ describe("a sampler's own epoch", () => {
     expect(await epochOf(loader)).toEqual(wanted[1])
   })
 
-  test('a sampler of one’s own is left alone, or gives the order of a counted epoch', async () => {
+  test('the epoch of a custom sampler is not set, unless setEpoch was called or it has indices(epoch)', async () => {
     const received: number[] = []
     const own = Object.assign([4, 2], { setEpoch: (epoch: number) => received.push(epoch) })
     const loader = loaderOf({ sampler: own })

@@ -144,7 +144,7 @@ describe('a malformed file names what is wrong', () => {
     await expect(read).rejects.toThrow(wanted)
   })
 
-  test('or is read as other writers make it', async () => {
+  test('a header in the style of other writers is read', async () => {
     const other = fileWith(`{"shape":(2L,),"fortran_order":False,"descr":"=i4"}`, 8)
     expect(await readNpy(other)).toEqual({ shape: [2], data: new Int32Array(2) })
   })

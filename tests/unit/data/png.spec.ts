@@ -99,7 +99,7 @@ describe('a small file that holds far more than its pixels', () => {
     expect(process.memoryUsage().arrayBuffers - began).toBeLessThan(2 ** 24)
   })
 
-  test('or says that it has pixels for which its data cannot be enough', () => {
+  test('is refused too when its data is too little for its pixels', () => {
     const made = file(header(8000, 8000, 16, 6, 0, 0, 0), data(0, 5, 6), end)
     expect(() => decodePng(made, 'less.png')).toThrow('too little data for 8000 x 8000 pixels')
   })
@@ -145,7 +145,7 @@ describe('the orientation of a JPEG file', () => {
     expect(at.map((i) => String.fromCharCode(turned[i])).join('')).toBe('Exif')
   })
 
-  test('files of other kinds, and cut ones, are left alone', () => {
+  test('files of other kinds, and truncated ones, are unchanged', () => {
     for (const bytes of [bytesOf(golden.png[0].file), turned.slice(0, 5), new Uint8Array(0)]) {
       const copy = bytes.slice()
       forgetOrientation(copy)

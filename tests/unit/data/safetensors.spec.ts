@@ -28,7 +28,7 @@ function sampleTensors(): Map<string, SafeTensor> {
 const byName = (tensors: Map<string, SafeTensor>) => Object.fromEntries(tensors)
 const sample = () => writeSafetensors(sampleTensors(), { format: 'pt' })
 
-test('what the writer wrote, the reader gives back', () => {
+test('the reader returns what the writer wrote', () => {
   const { tensors, metadata } = readSafetensors(sample())
   expect(byName(tensors)).toEqual(byName(sampleTensors()))
   expect(metadata).toEqual({ format: 'pt' })
@@ -162,7 +162,7 @@ test.each([
   expect((error as Error).message).not.toContain('\n')
 })
 
-test('no cut of a file passes', () => {
+test('every truncated file is refused', () => {
   const file = sample()
   for (let length = 1; length < file.length; length++)
     expect(() => readSafetensors(file.subarray(0, length))).toThrow('truncated')

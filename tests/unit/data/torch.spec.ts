@@ -163,7 +163,7 @@ test.each<[string, string, RegExp]>([
 test.each([
   ['_rebuild_sparse_csr_tensor', /: save a dense copy of a sparse tensor \(x\.to_dense\(\)\)\.$/],
   ['_rebuild_qtensor', /: save a quantized tensor as floats \(x\.dequantize\(\)\)\.$/],
-])('what is saved in the place of what %s makes is said', async (name, message) => {
+])('the error for %s says what to save instead', async (name, message) => {
   const file = zipped('}U\x01w', `ctorch._utils\n${name}\n`, ')Rs')
   await expect(readTorch(file)).rejects.toThrow(message)
   await expect(readStateDict(file, 'a')).rejects.toThrow(message)

@@ -168,7 +168,7 @@ describe('the default group', () => {
     expect(new Set(asked.map((url) => url.replace(/(:\d).*/, '$1')))).toEqual(new Set([wanted]))
   })
 
-  it('ends a joining that nobody answers, and leaves no trace of it', async () => {
+  it('is destroyed while it still joins, and leaves no key in the store', async () => {
     const store = new HashStore()
     const joining = initProcessGroup({ backend: 'local', store, rank: 1, worldSize: 2 })
     const failed = expect(joining).rejects.toMatchObject({ code: 'peer.aborted' })

@@ -137,7 +137,7 @@ describe('joining', () => {
     expect(await world.store.numKeys()).toBe(1)
   })
 
-  it('a rank may be back before the others have left the round before', async () => {
+  it('a rank can join again before the others have left the round before', async () => {
     const world = new World()
     const first = await world.env.until(Promise.all([0, 1].map((rank) => world.join(rank, 2))))
     await leaveRound(world.store, first[0])
@@ -207,7 +207,7 @@ describe('what goes wrong', () => {
     expect((await world.failure(joining)).message).toContain('missing ranks 1 and 2.')
   })
 
-  it('only the dead is missing when the time is over while ranks find out that it is', async () => {
+  it('only the dead rank is missing when the time ends while the others detect its death', async () => {
     const world = new World()
     const tab = world.crashing()
     const joining = [world.join(0, 3, { joinTimeoutMs: 6_000 })]
@@ -290,7 +290,7 @@ describe('what goes wrong', () => {
     expect(messageOf(failed[0].reason)).toMatch(/all 2 ranks are taken|missing rank/)
   })
 
-  it('one that is ended meanwhile frees its place at once', async () => {
+  it('a rank that is aborted while it joins frees its place at once', async () => {
     const world = new World()
     const abort = new AbortController()
     const left = world.join(1, 3, { name: 'first', signal: abort.signal })

@@ -77,7 +77,7 @@ describe('a rank that lies about what it measures', () => {
     }
   })
 
-  test('gets half of the ranks left out at most, and of these nobody as not finite', () => {
+  test('gets at most half of the ranks left out, and none of them as not finite', () => {
     const four = honest(1, 1, 1, 1)
     expect(out(withRow(four, 3, [nan, nan, 1, 1]))).toEqual({ ranks: [0, 1], notFinite: [] })
     expect(out(withRow(four, 3, [nan, 100, 1e9, 0]))).toEqual(nobody)
@@ -180,12 +180,12 @@ describe('a stranger counts as much as others do', () => {
     expect(new LeftOutRanks('members').scales(honest(1, 1, 4))).toEqual([1, 1, 1])
   })
 
-  test('gradients that a rank says are small count as they were measured', () => {
+  test('measured gradients count when a rank claims smaller ones', () => {
     const { measured } = honest(1, 1, 1, 1, 8)
     expect(scales({ claimed: [1, 1, 1, 1, 1], measured })[4]).toBeCloseTo(0.25)
   })
 
-  test('a rank that measures too much of all others makes none of them shorter', () => {
+  test('a rank that measures too much of all others scales none of them down', () => {
     const lie = withRow(honest(1, 1, 1, 1, 1), 4, [9, 9, 9, 9, 0])
     expect(scales(lie)).toEqual([1, 1, 1, 1, 1])
   })

@@ -53,7 +53,7 @@ it('links that are up carry what is sent', async () => {
   }
 })
 
-it('one that is ended while its links are made ends all, and leaves no letters', async () => {
+it('a rank that is aborted while its links are made ends all, and leaves no messages in the store', async () => {
   const store = new HashStore()
   const abort = new AbortController()
   const made = makeAll(
@@ -74,7 +74,7 @@ it('one that is ended while its links are made ends all, and leaves no letters',
   expect(await store.numKeys()).toBe(size)
 })
 
-it('one that was ended before its links are made makes none, and ends all', async () => {
+it('a rank that was aborted before its links are made makes none, and ends all', async () => {
   const signal = AbortSignal.abort(new PeerError('peer.aborted', 'enough'))
   const going = new AbortController().signal
   const store = new HashStore()

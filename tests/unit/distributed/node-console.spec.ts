@@ -98,7 +98,7 @@ test.each<[string, (console: Console) => void]>([
   expect(printedByRank(call)).toBe(printedByNode(call))
 })
 
-test('a trace has its words and begins where it was called', () => {
+test('a trace has its text and begins at its caller', () => {
   const text = printedByRank((console) => console.trace('at %d', 1))
   expect(text).toMatch(/^Trace: at 1\n +at .*node-console\.spec\.ts/)
 })

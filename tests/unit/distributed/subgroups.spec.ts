@@ -69,7 +69,7 @@ test('what cannot be divided is refused before any group is made', async () => {
   })
 })
 
-test('what is there, and who started it', () => {
+test('isAvailable is true, isTorchelasticLaunched false without a launcher', () => {
   expect([dist.isAvailable(), dist.isTorchelasticLaunched()]).toEqual([true, false])
 })
 

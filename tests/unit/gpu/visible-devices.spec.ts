@@ -156,14 +156,14 @@ test('the CPU has no properties of a GPU', async () => {
   }
 })
 
-test('once a device was opened it is too late', async () => {
+test('visibleDevices cannot be set after a device was opened', async () => {
   const { gpu, runtimeOf } = await load()
   gpu.setVisibleDevices('1')
   await runtimeOf('webgpu')
   expect(() => gpu.setVisibleDevices('0')).toThrow('visibleDevices is in use, too late for 0')
 })
 
-test('code goes before the page parameter, that before the launcher, that before the default', async () => {
+test('code overrides the page parameter, the parameter the launcher, the launcher the default', async () => {
   const words = `launcher=${encodeURIComponent('{"visibleDevices":"3"}')}`
   expect(await (await load()).seen()).toEqual([0, 1, 2, 3, 4, 5])
   expect(received).not.toHaveBeenCalled()
@@ -179,12 +179,12 @@ test('code goes before the page parameter, that before the launcher, that before
   ])
 })
 
-test("a launcher's environment counts as its words", async () => {
+test("the environment of a process counts as the launcher's value", async () => {
   vi.stubEnv('TABRING_VISIBLE_DEVICES', '4')
   expect(await (await load()).seen()).toEqual([4])
 })
 
-test('webgpu is the device that setDevice chose; an explicit one goes before it', async () => {
+test('webgpu is the device that setDevice chose; an explicit one overrides it', async () => {
   const { gpu, runtimeOf, Linear } = await load('?visibleDevices=5,4')
   const layer = new Linear(2, 2)
   gpu.setDevice(1)

@@ -205,7 +205,7 @@ test('a dispatch does not wait for a thread that has not begun it', async () => 
   }
 })
 
-test('runs whose work is short leave turns to other tasks too', async () => {
+test('short runs in a row leave turns to other tasks too', async () => {
   const gpu = await open()
   const add = await kernel(gpu, 'add 1')
   const buffer = gpu.createBuffer('numbers', 4, storage)
@@ -392,7 +392,7 @@ test('memory of buffers is used again when they are destroyed or collected, and 
   }
 })
 
-test('a region of no bytes has an address that no other has', () => {
+test('a region of no bytes has a unique address', () => {
   const heap = new WasmHeap()
   const empty = heap.allocate('empty', 0)
   const numbers = heap.allocate('numbers', 64)
@@ -420,7 +420,7 @@ test('the error names what to allow when a page forbids WebAssembly', async () =
   })
 })
 
-test('an engine that cannot reserve 4 GiB gives what it can', () => {
+test('a heap takes less memory when the engine cannot reserve 4 GiB', () => {
   const { Memory } = WebAssembly
   class SmallMemory extends Memory {
     constructor(descriptor: WebAssembly.MemoryDescriptor) {

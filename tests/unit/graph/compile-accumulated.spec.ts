@@ -140,7 +140,7 @@ test('an update before all runs is weighed exactly in the same way', async () =>
   expectClose(await weight.read(), await afterOneBatch(5))
 })
 
-test('unweighed, runs count 1 / steps each on average, however many there were', async () => {
+test('unweighted runs count 1 / steps each, also when an update comes early', async () => {
   const early = trainingStep()
   const program = await compileAccumulated(early.step, types(4), { steps: 4, runtime })
   const before = [...(await early.weight.read())]

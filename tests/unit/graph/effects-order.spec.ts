@@ -117,7 +117,7 @@ test.each(Object.entries(bodies))('%s', async (_, { body, without, joined }) => 
   expect(opsOf(without)).toEqual(joined)
 })
 
-test('a buffer that nothing changes is read by what joins', () => {
+test('reads of a buffer that nothing changes are joined into other kernels', () => {
   const fixed = new ModuleBuffer([4], Float32Array.of(1, 2, 3, 4))
   const ops = opsOf((layer, _, x) => {
     const chain = fixed.mul(2).add(1)

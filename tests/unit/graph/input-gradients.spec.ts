@@ -63,7 +63,7 @@ test('tensors that functions make may require a gradient', async () => {
   })
 })
 
-test('a computed tensor may become a leaf; floor gives zeros; what is asked for no more gets nothing', async () => {
+test('a computed tensor may become a leaf, floor gives zeros, and detached tensors get no gradient', async () => {
   const outputs = await outputsOf(({ x }) => {
     const y = x.mul(2).requiresGrad_()
     expect([x.requiresGrad, y.requiresGrad, y.mul(3).requiresGrad]).toEqual([false, true, true])
@@ -81,7 +81,7 @@ test('a computed tensor may become a leaf; floor gives zeros; what is asked for 
   expect(outputs).toEqual({ first: [4, -8, 12], floored: [0, 0, 0] })
 })
 
-test('frozen parameters stay out, the input behind them does not', async () => {
+test('frozen parameters get no gradient, the input before them does', async () => {
   const weight = new Parameter([3], Float32Array.of(2, 3, 4))
   weight.requiresGrad_(false)
   const { dx } = await outputsOf(({ x }) => {
@@ -140,7 +140,7 @@ test('backward of frozen parameters alone throws', async () => {
   ).toMatch(nothing)
 })
 
-test('integers and results cannot ask', async () => {
+test('requiresGrad_ is refused for integers and computed tensors', async () => {
   expect(await refusal(() => arange(1, 4, 1, { dtype: 'i32', requiresGrad: true }))).toMatch(
     /graph\.misuse requiresGrad_: expected a float tensor, got i32/,
   )

@@ -34,7 +34,7 @@ const queueOf = (count: number, isPaced: boolean) => {
 const allAtOnce = ['submit 0', 'submit 1', 'submit 2', 'submit 3']
 const inOrder = ['end 0', 'end 1', 'end 2', 'end 3']
 
-test('once it is known that parts are long, one is queued behind the one that runs', async () => {
+test('one long part is queued after the running one, once parts are known to be long', async () => {
   const { clock, queue } = queueOf(4, true)
   const durations = [50, 20, 20, 20]
   expect(await run(queue, clock, durations)).toEqual([...allAtOnce, ...inOrder])
@@ -64,7 +64,7 @@ test('short parts are queued up to ten milliseconds of them', async () => {
   expect(await run(queue, clock, [1, 1, 1, 1])).toEqual([...allAtOnce, ...inOrder])
 })
 
-test('without pacing all go at once, and ran() waits for the last', async () => {
+test('without pacing all parts are submitted at once, and ran() waits for the last', async () => {
   const { clock, queue } = queueOf(4, false)
   for (let i = 0; i < 2; i++)
     expect(await run(queue, clock, [50, 50, 50, 50])).toEqual([...allAtOnce, ...inOrder])
@@ -86,7 +86,7 @@ test('whenSubmitted waits for its part, and an error of a part comes out of room
   await expect(queue.room()).rejects.toThrow('lost')
 })
 
-test('a part of a failed run that ends in the next one counts for nothing there', async () => {
+test('a part of a failed run that ends during the next run does not count there', async () => {
   const { clock, queue } = queueOf(4, true)
   await run(queue, clock, [50, 50, 50, 50])
   let endLate!: () => void

@@ -146,7 +146,7 @@ test('under autocast the singular value is still measured in float32', () => {
   ])
 })
 
-test('the gradient knows no way through the vectors', () => {
+test('the gradient does not flow through the vectors', () => {
   const module = spectralNorm(new Linear(3, 2))
   const optimizer = new SGD(module.parameters())
   const { nodes } = prepare(
@@ -179,7 +179,7 @@ test('refuses what it cannot normalize', () => {
   expect(() => spectralNorm(new Linear(2, 2), { dim: 2 })).toThrow(/spectralNorm of Linear/)
 })
 
-test('the weight can be read in a call alone', () => {
+test('the weight can be read only during a call', () => {
   const module = spectralNorm(new Linear(3, 2))
   expect(() => module.weight).toThrow(
     /^Linear\.weight: works only inside a function passed to compile/,

@@ -21,7 +21,7 @@ test('a module that no device holds is moved when to() returns, awaited or not',
 })
 
 test.each([false, true])(
-  'contents come along from a device, nonBlocking: %s',
+  'contents move along between devices, nonBlocking: %s',
   async (nonBlocking) => {
     const layer = new BatchNorm1d(3)
     const program = await compile(
@@ -38,7 +38,7 @@ test.each([false, true])(
   },
 )
 
-test('a tensor gives itself where it is, else a new one of its kind', async () => {
+test('a move returns the tensor itself where it is, else a new one of its class', async () => {
   const layer = new BatchNorm1d(3)
   await layer.cpu()
   const [weight] = layer.parameters()

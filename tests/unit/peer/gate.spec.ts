@@ -95,7 +95,7 @@ test('a newcomer over a fast link is let in at once', async () => {
   expect(await nextOf([a, b])).toEqual(['abx', 'abx'])
 })
 
-test('a newcomer over a fast link is let in though a member that is not the first one says that it is slow', async () => {
+test('a newcomer over a fast link is let in though a member that does not lead says that it is slow', async () => {
   const [a, b] = train()
   join('x', [a, b], fast())
   await world.advance(200)
@@ -117,7 +117,7 @@ test('a newcomer over a slow link waits, and all hear why', async () => {
   ])
 })
 
-test('a slow newcomer does not come in, or hold the others up, where another is let in', async () => {
+test('a slow newcomer neither comes in nor holds the others up when another is let in', async () => {
   const [a, b] = train()
   const x = join('x', [a, b], slow())
   await world.advance(10_000)
@@ -137,7 +137,7 @@ test('a slow newcomer does not come in, or hold the others up, where another is 
   expect(x.received.includes('out')).toBe(false)
 })
 
-test('a slow newcomer does not come in where it answers in time', async () => {
+test('a slow newcomer does not come in even when it answers in time', async () => {
   const [a, b] = train()
   const x = join('x', [a, b], slow())
   await world.advance(10_000)
@@ -151,7 +151,7 @@ test('a slow newcomer does not come in where it answers in time', async () => {
   expect((await first).members.join('')).toBe('aby')
 })
 
-test('a slow newcomer is not let in by a change after a loss either, and the next senior member measures it', async () => {
+test('a slow newcomer is not let in after a loss either, and the next senior member measures it', async () => {
   const [a, b] = train()
   const c = member('c', null)
   for (const one of [a, b]) link(one, c, fast())
