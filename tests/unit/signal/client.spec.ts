@@ -153,7 +153,7 @@ describe('SignalClient', () => {
     },
   )
 
-  it('a maker that comes back with its token is the maker; whom it removes learns that from its end', async () => {
+  it('a host that comes back with its token is the host; a member that it removes gets that as its end', async () => {
     const world = new SignalWorld()
     const link = newRoomLink()
     const token = 'ab'.repeat(16)
@@ -216,7 +216,7 @@ describe('SignalClient', () => {
     ).rejects.toMatchObject({ code: 'signal.lost' })
   })
 
-  it('a removal succeeds although a member sends a box that does not open, or the connection ends after it', async () => {
+  it('a removal succeeds when a member sends a box that does not open, and when the connection ends after it', async () => {
     const world = new SignalWorld()
     const link = newRoomLink()
     const maker = world.client(link, 'a', { reconnects: true })

@@ -128,7 +128,7 @@ it('a server that falls silent counts as ended, and one that is stopped too', as
   expect(tabs[0].has('lost')).toEqual([])
 })
 
-it('a refusal ends it: while it is inside, and when it tries to come back', async () => {
+it('a refusal ends reconnecting, from inside the room and on the way back', async () => {
   const { world, tabs, ids } = await begun()
   tabs[0].client.remove(ids[1])
   await world.until(() => tabs[1].has('lost').length === 1)
@@ -143,7 +143,7 @@ it('a refusal ends it: while it is inside, and when it tries to come back', asyn
   expect(tabs.map(({ socketIds }) => socketIds.length)).toEqual(tries)
 })
 
-it('bye while it is away is the end: it does not come back', async () => {
+it('bye while it is away ends reconnecting', async () => {
   const { world, tabs } = await begun()
   tabs[0].cut()
   await world.until(() => tabs[0].has('away').length === 1)
@@ -154,7 +154,7 @@ it('bye while it is away is the end: it does not come back', async () => {
   expect(ranksOf(tabs[1])).toEqual(['b', 'c'])
 })
 
-it('a lone member makes its room again, and gets the reason each time that it was away', async () => {
+it('a lone member makes its room again, and gets the reason of each time away', async () => {
   const world = new SignalWorld()
   const { client, has } = world.client(newRoomLink(), 'a', { reconnects: true })
   await world.settled(client.open())

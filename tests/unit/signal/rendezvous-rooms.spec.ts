@@ -15,7 +15,7 @@ beforeEach(() => {
 })
 
 describe('a server for some rooms alone', () => {
-  it('a refused create takes no room’s place, and leaves nothing of the room', () => {
+  it('a refused create does not count as a room, and leaves nothing of it', () => {
     const asked: [string, string][] = []
     const own = new RendezvousWorld(
       { rooms: 1 },
@@ -261,7 +261,7 @@ describe('how two members are joined', () => {
     expect(linkKind(b, a)).toBe(kind)
   })
 
-  it('a start that cannot be is refused to the maker, and the room waits on', async () => {
+  it('an impossible start is refused to the host, and the room keeps waiting', async () => {
     world.create('t0', roomA, infoOf('t0', { transport: 'port', hostTag: tag }))
     world.join('t1', roomA, infoOf('t1', { transport: 'port', hostTag: other }))
     world.say('t0', { type: 'start', settings: null })

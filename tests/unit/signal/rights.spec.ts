@@ -58,7 +58,7 @@ async function worldOfRoles(): Promise<RendezvousWorld> {
 
 describe.each(roles)('a %s', (role) => {
   it.each(drawn().filter(({ type }) => type !== 'bye' && type !== 'pong'))(
-    'may say what the page says, and else is refused: $type',
+    'may send what the page lists, and nothing else: $type',
     async (message) => {
       const world = await worldOfRoles()
       const before = world.all(role, 'error').length
@@ -159,7 +159,7 @@ describe('bounds of what a message holds:', () => {
     expect(world.closed.has('t0')).toBe(true)
   })
 
-  it('boxes of an epoch: more characters than its links take end the connection', () => {
+  it('boxes of an epoch: more characters than its links may have end the connection', () => {
     world = new RendezvousWorld({ boxCharsPerLink: 10 })
     world.create('t0')
     world.join('t1')

@@ -28,13 +28,13 @@ describe('rooms of one address', () => {
     expect(world.server.counts.rooms).toBe(8)
   })
 
-  it('do not count for other addresses', () => {
+  it('are counted by address', () => {
     const world = worldOf((id) => (id.startsWith('own') ? '192.0.2.1' : '192.0.2.2'))
     world.create('other', roomOf(9))
     expect(world.last('other', 'welcome').room).toBe(roomOf(9))
   })
 
-  it('count while anyone is in them, and no longer', () => {
+  it('count until the last member has left', () => {
     const world = worldOf((id) => (id === 'friend' ? '192.0.2.2' : '192.0.2.1'))
     world.join('friend', roomOf(0))
     world.say('own0', { type: 'bye' })
@@ -88,7 +88,7 @@ describe('a room without news', () => {
     expect(world.refusal('t0')).toBe('idle')
   })
 
-  it('ends although its tab measures itself all the time', async () => {
+  it('ends even when its tab sends new measurements all the time', async () => {
     const world = new RendezvousWorld()
     await world.fill(1)
     for (let minute = 0; minute < 61; minute++) {

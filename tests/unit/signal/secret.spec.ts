@@ -22,7 +22,7 @@ describe('room links', () => {
     expect(newRoomLink()).not.toEqual(link)
   })
 
-  it('no room is null; a cut or garbled one is an error', () => {
+  it('a fragment without a room is null; a truncated or garbled one is an error', () => {
     expect(parseFragment('')).toBeNull()
     expect(parseFragment('#debug=1')).toBeNull()
     const whole = formatFragment(newRoomLink())
@@ -63,7 +63,7 @@ describe('keys', () => {
     })
   })
 
-  it("a proof is what the server's HMAC says", async () => {
+  it('prove gives the HMAC that Node computes', async () => {
     const link = newRoomLink()
     const secret = await RoomSecret.derive(link)
     const nonce = '5a'.repeat(16)
@@ -73,7 +73,7 @@ describe('keys', () => {
     expect(await secret.prove(nonce)).toBe(expected)
   })
 
-  it('the known answer stays: servers and tabs derive the same room', async () => {
+  it('servers and tabs derive the same room, which is that of a known answer', async () => {
     const { room, authKey } = await RoomSecret.derive({ key: 'A'.repeat(43) })
     // As Python's hmac and hashlib give it: HKDF of 32 zero bytes, and SHA-256 of that.
     expect(authKey).toBe('22d85764969d7b159a4ebeb804f7f604c0ca9a84d0acfe714cd3c4b4e0c3a955')

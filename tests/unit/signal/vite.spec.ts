@@ -123,8 +123,8 @@ describe("the Vite plugin's settings", () => {
   })
 })
 
-describe('what is stale', () => {
-  it('is never built, or older than a source, a page or a deletion', async () => {
+describe('a stale build', () => {
+  it('is missing, or older than a source, a page or a deletion', async () => {
     const root = join(folder, 'project')
     await mkdir(join(root, 'src', 'deep'), { recursive: true })
     const at = async (name: string, seconds: number) => {

@@ -102,7 +102,7 @@ test('a file that is cut short on its way leaves the one before it', async () =>
   expect(await readFile(join(disk, 'w'), 'utf8')).toBe('kept')
 })
 
-test('a file that is on its way while its prefix is taken out does not come to lie there', async () => {
+test('a file whose prefix is removed during its upload is not stored', async () => {
   const late = '/checkpoints-late/'
   folders[late] = disk
   await writeFile(join(disk, 'w'), 'kept')

@@ -354,7 +354,7 @@ describe('hostile clients', () => {
     expect(world.ask(victim, { op: 'numKeys' })).toEqual({ kind: 'count', count: 0 })
   })
 
-  it('keys that objects have of themselves are keys like others', () => {
+  it('names of properties that all objects have are ordinary keys', () => {
     world.guests(1)
     for (const key of ['__proto__', 'constructor', 'toString', '']) {
       expect(world.ask('g0', { op: 'deleteKey', key })).toEqual({ kind: 'count', count: 0 })

@@ -20,7 +20,7 @@ describe('links to rooms', () => {
     expect(parseRoomUrl('test', newRoomUrl(address)).server).toBe(server)
   })
 
-  it('each new one is of another room', () => {
+  it('each new link is of another room', () => {
     const [a, b] = [newRoomUrl('ws://host'), newRoomUrl('ws://host')]
     expect(a).toMatch(/^ws:\/\/host\/signal#key=[\w-]{43}$/)
     expect(parseRoomUrl('test', a).link).not.toEqual(parseRoomUrl('test', b).link)

@@ -58,7 +58,7 @@ describe('several connections', () => {
     expect([text(mine), text(theirs)]).toEqual(['here', 'here'])
   })
 
-  it('40 rounds of compareSet count to 40, although they get in each other’s way', async () => {
+  it('40 rounds of compareSet by four clients count to 40, although they compete', async () => {
     const url = newUrl()
     const stores = await Promise.all(count(4).map(() => server.open(url)))
     await stores[0].set('n', '0')
@@ -76,7 +76,7 @@ describe('several connections', () => {
     expect(lost).toBeGreaterThan(0)
   })
 
-  it('40 adds give 40 values, although others make sealed text of the counter all the time', async () => {
+  it('40 adds give 40 values, although others reseal the counter all the time', async () => {
     const url = newUrl()
     const stores = await Promise.all(count(4).map(() => server.open(url)))
     await stores[0].set('n', '0')
@@ -284,7 +284,7 @@ describe('what the server sees', () => {
     expect(values[0].tag).not.toBe(values[2].tag)
   })
 
-  it('a value that it moves, changes or invents is refused; one that it makes up an answer for, too', async () => {
+  it('a value that the server moves, changes or invents is refused, and an invented answer too', async () => {
     const tap: Tap = { sent: [], received: [] }
     const store = await server.open(newUrl(), { WebSocket: tappedSocket(server.origin, tap) })
     await store.set('a', 'of a')

@@ -17,7 +17,7 @@ const inputs = { x: tensorType([4, 3]) }
 const dataOf = (rank: number) =>
   Float32Array.from({ length: 12 }, (_, i) => Math.sin(i + 12 * rank))
 
-test('as the tutorial has it, inside of the step, it is refused at once, with what to do', async () => {
+test('an all-reduce of a gradient inside of the step, as in the tutorial, is refused with what to do', async () => {
   const [group] = await meshOf(1)
   const model = new Linear(3, 2)
   const step =
@@ -53,7 +53,7 @@ test('as the tutorial has it, inside of the step, it is refused at once, with wh
   group.destroy()
 })
 
-test('by hand, gradients are returned, averaged, and given to a step that updates', async () => {
+test('gradients can be returned, averaged by hand, and given to a step that updates', async () => {
   const size = 2
   const groups = await meshOf(size)
   const ends = await Promise.all(

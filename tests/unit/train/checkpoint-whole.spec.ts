@@ -87,7 +87,7 @@ async function damaged(name: keyof Parts): Promise<Uint8Array<ArrayBuffer>> {
   return save(states)
 }
 
-test('the parts of a whole file all change', async () => {
+test('all parts change when the file is whole', async () => {
   const [file, expected] = [await packCheckpoint(partsOf(0.5)), await statesOf(partsOf(0.5))]
   const parts = partsOf(0.25)
   await unpackCheckpoint(file, parts)
@@ -107,7 +107,7 @@ test.each(Object.keys(damage) as (keyof Parts)[])(
   },
 )
 
-test('no part changes when one of a user, which cannot be checked, fails', async () => {
+test("no part changes when the loadStateDict of a user's part throws", async () => {
   const failing = (): Stateful => ({
     stateDict: () => ({}),
     loadStateDict() {
@@ -122,7 +122,7 @@ test('no part changes when one of a user, which cannot be checked, fails', async
   expect(await statesOf(parts)).toEqual(before)
 })
 
-test('a loadStateDict of a user is the one that loads', async () => {
+test('an overridden loadStateDict is the one that loads', async () => {
   class Renamed extends Linear {
     override loadStateDict(state: LoadableState) {
       return super.loadStateDict({ weight: state['weight'], bias: state['shift'] })

@@ -37,7 +37,7 @@ const safetensors = (names: readonly string[]) =>
   names.filter((name) => name.endsWith('.safetensors'))
 
 describe('a folder', () => {
-  test('a file that is taken out is gone, the best one too, and the others count', async () => {
+  test('a removed file is gone, the best one too, and the others count', async () => {
     const folder = seenFolder()
     for (const step of [1, 2, 3])
       await putCheckpoint(folder, bytesOf(`${step}`), {
@@ -88,7 +88,7 @@ describe('a folder', () => {
     expect((await readManifest(folder))?.leftover).toEqual([])
   })
 
-  test('the best of a run takes the place of another run’s only where it is better, on the same data', async () => {
+  test('the best of a run replaces another run’s only when it is better, on the same data', async () => {
     const folder = seenFolder()
     let step = 0
     const bestAfter = async (run: string, on: string, value: number, isBest = true) => {
@@ -115,7 +115,7 @@ describe('a folder', () => {
     expect(textOf(await getCheckpoint(folder, 'best'))).toBe('d 0.3')
   })
 
-  test('a step that is saved again is there once, and as good as before', async () => {
+  test('a step that is saved again is there once, and stays the best', async () => {
     const folder = seenFolder()
     for (const text of ['by itself', 'by a person'])
       await putCheckpoint(folder, bytesOf(text), {
@@ -144,7 +144,7 @@ describe('a folder', () => {
     expect(textOf(await getCheckpoint(folder, 'best'))).toBe('0.5')
   })
 
-  test('a step that is saved again takes the place of the first, under another name', async () => {
+  test('a step that is saved again replaces the first, under another name', async () => {
     const folder = seenFolder()
     const put = (text: string, isBest: boolean) =>
       putCheckpoint(folder, bytesOf(text), { label: 'step-9', isBest, keepLast: 3 })
@@ -304,7 +304,7 @@ describe('random states', () => {
 })
 
 describe('ranks', () => {
-  test('a model that some ranks have wrapped is saved and loaded by these, without a word of theirs', async () => {
+  test('a wrapped model is saved and loaded by the ranks that wrapped it, without options', async () => {
     const folder = seenFolder()
     await withRanks(2, async ({ ddp, optimizer }) => {
       const name = await saveCheckpoint({ model: ddp, optimizer, step: 4 }, { folder })
@@ -417,7 +417,7 @@ describe('ranks', () => {
 describe('one rank', () => {
   const make = () => new Sequential(new Linear(2, 2))
 
-  test('values come back beside the parts; some parts alone leave the random state as it is', async () => {
+  test('values are returned beside the parts; a load of some parts leaves the random state unchanged', async () => {
     const folder = seenFolder()
     manualSeed(3)
     const model = make()

@@ -53,7 +53,7 @@ test('without a hook the classifier learns', async () => {
 })
 
 test.each(Object.entries(builtIn))(
-  '%s: the loss is in the band of the plain run, and ranks are equal to the bit',
+  '%s: the loss is within the band of the plain run, and ranks are equal to the bit',
   async (_, register) => {
     const reference = await plain
     const { loss, parameters } = await runWith(register)
@@ -63,7 +63,7 @@ test.each(Object.entries(builtIn))(
   },
 )
 
-test('a broken codec is not in the band', async () => {
+test('a broken codec is outside the band', async () => {
   const { loss, parameters } = await runWith((ddp) => ddp.registerCommHook(null, broken))
   expect(isInBand(loss, (await plain).loss), `${loss}`).toBe(false)
   expect(parameters[1]).toEqual(parameters[0])
@@ -88,7 +88,7 @@ async function endOfThree(hook?: Register) {
 let plainThree: ReturnType<typeof endOfThree> | undefined
 
 test.each(Object.entries(builtIn))(
-  '%s: three ranks with uneven shares, clipped, as one',
+  '%s: three ranks with uneven shares and clipping stay within the band',
   async (name, register) => {
     plainThree ??= endOfThree()
     const [reference, got] = [await plainThree, await endOfThree(register)]
@@ -160,7 +160,7 @@ test.each([2, 3])(
   },
 )
 
-test("a hook that sends nothing, as torch's noop_hook, gives each rank's part its own gradient", async () => {
+test("a hook that sends nothing, as torch's noop_hook, updates each rank's part by its own gradient", async () => {
   const oneStep = async (register: NonNullable<Parameters<typeof classifiers>[2]>) => {
     const ranks = await classifiers(2, runtime, register)
     const before = (await parametersOf(ranks))[0]
@@ -183,7 +183,7 @@ test("a hook that sends nothing, as torch's noop_hook, gives each rank's part it
   expect(Math.abs(total(steps))).toBeGreaterThan(1e-3)
 })
 
-test('a hook around a built-in one changes what that one gets, and gives on what it returns', async () => {
+test('a hook around a built-in one may change the gradients before it and after it', async () => {
   const step = async (register: Register) => {
     const ranks = await classifiers(3, runtime, register)
     const before = (await parametersOf(ranks))[0]

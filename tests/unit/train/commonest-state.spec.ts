@@ -61,7 +61,7 @@ describe('an exact run', () => {
     return folders
   }
 
-  test('is saved by every rank, with equal states and logs, and once where they share a folder', async () => {
+  test('is saved by every rank, with equal states and logs, but once in a folder that ranks share', async () => {
     const [a, b] = await savedUpTo(4, 4)
     const manifests = await Promise.all([a, b].map(readManifest))
     const [first, second] = manifests.map((one) => one!.files.map((file) => file.stateHash))
@@ -109,7 +109,7 @@ describe('an exact run', () => {
     }
   }, 120_000)
 
-  test('continues the log of what it resumed to the bit, on a rank without the file too, and else begins one', async () => {
+  test('continues the log of the state that it resumes to the bit, on ranks without the file too, else begins one', async () => {
     const folders = await savedUpTo(4, 4)
     const more = { steps: 6, resume: 'latest', saves: 'auto', checkpointEvery: 3 } as const
     const logIn = async ({ files }: SeenFolder) =>
@@ -139,7 +139,7 @@ describe('an exact run', () => {
       expect(String(reason)).toContain('"step-4.safetensors" has changed since it was saved')
   }, 60_000)
 
-  test('that is plain resumes from the latest file of rank 0', async () => {
+  test('with exact off resumes from the latest file of rank 0', async () => {
     const folders = await savedUpTo(2, 4, 4)
     const ends = await train(folders, { steps: 5, resume: 'latest', exact: false })
     resultsOf(ends)

@@ -71,7 +71,7 @@ test.each<[string, (ddp: DistributedDataParallel) => void, number]>([
     },
     2e-2,
   ],
-])('the %s hook gets gradients that count for what counts', async (_, register, bound) => {
+])('the %s hook gets gradients weighted by what counts', async (_, register, bound) => {
   for (const one of [uneven, classes]) {
     const { parameters } = await trained(one, { prepare: register })
     expect(distance(parameters, one.parameters)).toBeLessThan(bound)
@@ -85,7 +85,7 @@ test.each<[string, (ddp: DistributedDataParallel) => void, number]>([
   }
 })
 
-test('what a hook gets is weighed already: the mean over ranks is the mean over what counts', async () => {
+test('gradients in a hook are weighted already: the mean over ranks is the mean over what counts', async () => {
   const one: CountedCase = { kind: 'samples', counts: [[8], [1]] }
   const means = async (counted: CountedCase) => {
     const seen: number[][] = []
@@ -125,7 +125,7 @@ test('a norm to clip by is that of gradients that count for what counts', async 
   expect(distance(parameters, golden.cases[0].parameters)).toBeGreaterThan(1e-2)
 })
 
-test('full batches begin with the very weights that users gave by hand, and cost no factor: equal bits', async () => {
+test('full batches have the weights that users would pass, and no further factor: equal bits', async () => {
   for (const counts of [
     [[8], [8]],
     [[8], [8], [8]],
@@ -184,7 +184,7 @@ test('weights that do not add up are refused on all ranks before anything is upd
   }
 })
 
-test('nothing that counts on any rank: parameters stay, and the loss is that of one rank', async () => {
+test('parameters stay when nothing counts on any rank, and the loss is that of one rank', async () => {
   for (const [kind, loss] of [
     ['samples', 0],
     ['classes', Number.NaN],
@@ -238,7 +238,7 @@ test('an uneven end of an epoch inside join counts each sample once', async () =
   expect(distance(joined[0], expected[0])).toBeLessThan(1e-6)
 })
 
-test('the words of what counts ride with the first bucket: as many collectives, a few bytes more', async () => {
+test('counts travel in the first bucket: as many collectives, a few bytes more', async () => {
   const one: CountedCase = { kind: 'classes', counts: [[4], [1], [countedRows]] }
   const ranks = await countedRanks(one, runtime)
   await trainCounted(ranks, one, 1)

@@ -238,7 +238,7 @@ describe('an exact run whose device is lost again and again', () => {
     }
   })
 
-  test('ends where it is lost in every step, and no rank says that it was its own', async () => {
+  test('ends for all when it is lost in every step, and no rank fails alone', async () => {
     const ends = await losing((step) => step >= 5)
     for (const { reason, events } of ends) {
       expect(reason).toMatchObject({
@@ -295,7 +295,7 @@ describe('where the states of an exact run differ', () => {
     return { ends, received, texts, alone, paramHash: result.paramHash }
   }
 
-  test('the fewer take the state of the more, and the run ends with the bits of one rank', async () => {
+  test('the minority takes the state of the majority, and the run ends with the bits of one rank', async () => {
     const { ends, received, texts, paramHash } = await flipped(3, [61])
     for (const result of resultsOf(ends)) expect(result.paramHash).toBe(paramHash)
     const text = 'the state of rank 1 differed from that of ranks 0 and 2, and is replaced by it'
@@ -308,7 +308,7 @@ describe('where the states of an exact run differ', () => {
     }
   })
 
-  test('a step that is compared is not lost', async () => {
+  test('a difference in a compared step costs no step', async () => {
     const { ends, received, paramHash } = await flipped(3, [50])
     for (const result of resultsOf(ends)) expect(result.paramHash).toBe(paramHash)
     for (const own of received) expect(own).toMatchObject([{ step: 50, ranks: [1] }])
@@ -378,7 +378,7 @@ test('an exact run that resumes with other data or bits reports it', async () =>
   expect(await differences({ forward })).toEqual(['kernels', 'computed bits'])
 })
 
-test('an exact rank keeps its compiled step when another joins, which brings the one of its warm-up', async () => {
+test('an exact rank keeps its compiled step when another joins, which keeps that of its warm-up', async () => {
   warned()
   const input = { steps: 90, exact: true, virtualWorkers: 3 } as const
   const { room, a, b } = await lettingIn(input)

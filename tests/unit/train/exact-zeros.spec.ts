@@ -99,7 +99,7 @@ test.each([1, 2, 3])(
   },
 )
 
-test('a block that was zero for many steps has the right gradients in the step in which it wakes up', async () => {
+test('a block that was zero for many steps has right gradients in the first step in which it is not', async () => {
   const rows = [...Array.from({ length: 30 }, () => rowOf(0)), rowOf(0.5)]
   const [one, ...more] = (await onRanks(3, (group) => train(group, sgd, rows))).map(resultOf)
   for (const { weight } of more) expect(weight).toEqual(one.weight)

@@ -85,7 +85,7 @@ test.each([
   },
 )
 
-test('a rank that fails waits some seconds at most for the others to hear of it, and they hear of it later too', async () => {
+test('a rank that fails waits at most some seconds for the others, which learn of it later too', async () => {
   const env = new VirtualEnv(1)
   const groups = memoryMesh(env, 2)
   const ranks = ranksOf(groups)
@@ -111,7 +111,7 @@ test('where it throws on all, each has its error, and all can compile again', as
   for (const group of groups) group.destroy()
 })
 
-test('an evaluation that cannot be compiled concerns its rank alone', async () => {
+test('an evaluation that does not compile on one rank does not affect the others', async () => {
   const groups = await ringOf(2)
   const ranks = ranksOf(groups)
   for (const { ddp } of ranks) ddp.eval()

@@ -159,7 +159,7 @@ test('throwOnEarlyTermination throws on all ranks, naming those without batches;
   )
 })
 
-test('clipping by the norm of all gradients holds in steps that some ranks shadow', async () => {
+test('clipping by the norm of all gradients holds in steps that some ranks take without a batch', async () => {
   const ranks = await dots(2, 1)
   const before = await weightsOf(ranks)
   await joined(ranks, [1, 3])
@@ -171,7 +171,7 @@ test('clipping by the norm of all gradients holds in steps that some ranks shado
   expect(length).toBeLessThanOrEqual(1.5001)
 })
 
-test('enable: false, and one rank, only call the function; errors and results pass', async () => {
+test('join only calls the function with enable: false, and on one rank; errors and results pass', async () => {
   const [one] = await dots(1)
   expect(await one.ddp.join(async () => 7)).toBe(7)
   const [rank] = await dots(2)

@@ -30,7 +30,7 @@ async function train(
   }
 }
 
-test('a run goes by what all ranks know of their links from the run before, and measures what one does not know', async () => {
+test('a run uses the links of the run before if all ranks know them, and measures again if one does not', async () => {
   const known = await train(3, {}, () => ({ linksBefore: slow }))
   for (const { record, toKeep } of known) {
     expect(record.links).toEqual(slow)
@@ -50,7 +50,7 @@ test('a run goes by what all ranks know of their links from the run before, and 
   }
 })
 
-test("a resumed run goes by its checkpoint's links, which are no measurement for the next run", async () => {
+test("a resumed run uses its checkpoint's links, which do not count as measured for the next run", async () => {
   const folder = seenFolder()
   const place = (linksBefore?: LinkMeasurement) => (): Partial<TrainerOptions> => ({
     checkpoints: { folder: async () => folder },

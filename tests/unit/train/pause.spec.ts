@@ -69,27 +69,32 @@ test.each([
   [1, {}],
   [3, {}],
   [2, { strategy: 'alone' }],
-] as const)('%i ranks, %o: steps are let pass one at a time', async (size, more) => {
-  const wanted = await undisturbed(size, more)
-  const { ranks, close } = await startTask(size, { ...config, ...more }, open)
-  await ranks[0].until('step', ({ step }) => step >= 3)
-  ranks[0].trainer.pause()
-  const began = await Promise.all(ranks.map((rank) => rank.until('paused')))
-  for (const more of [1, 2]) {
-    ranks[0].trainer.oneStep()
-    const step = began[0].step + more
-    await Promise.all(
-      ranks.map((rank) => rank.until('paused', (received) => received.step === step)),
-    )
-    for (const { events } of ranks) expect(numbersOf(events)).toHaveLength(step)
-  }
-  ranks[0].trainer.goOn()
-  const results = await Promise.all(ranks.map(({ end }) => end))
-  for (const [rank, { events }] of ranks.entries()) {
-    expect({ paramHash: results[rank].paramHash, losses: numbersOf(events) }).toEqual(wanted[rank])
-  }
-  close()
-})
+] as const)(
+  '%i ranks, %o: oneStep lets a paused run take one step at a time',
+  async (size, more) => {
+    const wanted = await undisturbed(size, more)
+    const { ranks, close } = await startTask(size, { ...config, ...more }, open)
+    await ranks[0].until('step', ({ step }) => step >= 3)
+    ranks[0].trainer.pause()
+    const began = await Promise.all(ranks.map((rank) => rank.until('paused')))
+    for (const more of [1, 2]) {
+      ranks[0].trainer.oneStep()
+      const step = began[0].step + more
+      await Promise.all(
+        ranks.map((rank) => rank.until('paused', (received) => received.step === step)),
+      )
+      for (const { events } of ranks) expect(numbersOf(events)).toHaveLength(step)
+    }
+    ranks[0].trainer.goOn()
+    const results = await Promise.all(ranks.map(({ end }) => end))
+    for (const [rank, { events }] of ranks.entries()) {
+      expect({ paramHash: results[rank].paramHash, losses: numbersOf(events) }).toEqual(
+        wanted[rank],
+      )
+    }
+    close()
+  },
+)
 
 test('a pause that is cancelled before it begins does not happen', async () => {
   const { ranks, close } = await startTask(2, config, open)

@@ -23,7 +23,7 @@ async function settle(
   return { links: first!, sentBytes: sentBytes(groups) }
 }
 
-test('an exact run does not measure when its ranks change, and goes by what any rank has measured', async () => {
+test('an exact run does not measure when its ranks change, and uses what any rank has measured', async () => {
   const env = new VirtualEnv(1)
   const [a, b, c, newcomer] = Array.from({ length: 4 }, () => new RunLinks())
   const first = await settle(env, [a!, b!, c!], false)
@@ -41,7 +41,7 @@ test('an exact run does not measure when its ranks change, and goes by what any 
   expect(newcomer!.newest).toEqual(first.links)
 })
 
-test('ranks that share machines measure when they change, as what goes inside them first is worth it', async () => {
+test('ranks that share machines measure when they change, since sums inside a machine first pay off', async () => {
   const env = new VirtualEnv(2)
   const ranks = Array.from({ length: 3 }, () => new RunLinks())
   const far = await settle(env, ranks, true, [0, 0, 1])
@@ -53,7 +53,7 @@ test('ranks that share machines measure when they change, as what goes inside th
   expect(again.sentBytes).toBeLessThan(2048)
 })
 
-test("other runs measure between other ranks, after they forget; a checkpoint's links are no measurement", async () => {
+test("other runs measure again after forget, and a checkpoint's links do not count as measured", async () => {
   const env = new VirtualEnv(3)
   const ranks = Array.from({ length: 2 }, () => new RunLinks())
   await settle(env, ranks, false)

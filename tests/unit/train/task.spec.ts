@@ -25,7 +25,7 @@ test.each([
   [5, 5, 3],
   [3, 96, 11],
 ])(
-  '%i ranks, batches of %i, %i samples: own parts give each sample once an epoch',
+  '%i ranks, batches of %i, %i samples: with own slices each sample comes once an epoch',
   (size, batchSize, samples) => {
     const draws = Array.from({ length: size }, (_, rank) =>
       planDraws({ seed: 3, batchSize, partition: 'own-slice' }, samples, rank, size),
@@ -52,7 +52,7 @@ test.each([
   },
 )
 
-test('own parts with an exchange: one model on all ranks, other samples than shuffled ones', async () => {
+test('own slices with an exchange give one model on all ranks, by other batches than shuffled ones', async () => {
   const ends = []
   for (const partition of ['own-slice', 'shuffled'] as const) {
     const { ranks, close } = await startTask(3, { ...config, partition }, open)
@@ -107,7 +107,7 @@ const drawn = given(
   Array.from({ length: 40 }, (_, i) => [Math.cos(i), Math.sin(i), i % 2] as const),
 )
 
-test('what a person gives on one rank reaches all of them', async () => {
+test('data that a person gives on one rank reaches all of them', async () => {
   const { ranks, close } = await startTask(3, { ...config, data: 'given' }, open, (rank) =>
     rank === 1 ? { given: drawn } : {},
   )

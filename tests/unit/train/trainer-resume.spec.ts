@@ -99,7 +99,7 @@ test('in the middle of an epoch, by the name of a file, and with fewer or more r
   }
 }, 60_000)
 
-test('the best one is that of the best evaluation, also after going on', async () => {
+test('the best checkpoint is that of the best evaluation, also of a resumed run', async () => {
   const folder = seenFolder()
   const [{ events }] = await train(2, { epochs: 2, checkpointEvery: 0, lr: 0.01 }, folder)
   const again = await train(
@@ -154,7 +154,7 @@ test.each<[string, TrainConfigInput]>([
   60_000,
 )
 
-test('from the checkpoint of its last step a run ends well, with nothing left to train', async () => {
+test('a run ends well, with nothing left to train, when it resumes from its last step', async () => {
   const folder = seenFolder()
   const whole = resultsOf(await train(2, { steps: 5, checkpointEvery: 2 }, folder))
   const written = folder.written.length

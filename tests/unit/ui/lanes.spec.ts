@@ -25,7 +25,7 @@ describe('the clocks of ranks', () => {
     })
   })
 
-  it('more samples bound no worse', () => {
+  it('more samples give no wider bounds', () => {
     const one = clockDifferences([makeSamples(3, 9, 1e12, skews)], 0, apart)
     const two = [makeSamples(3, 8, 1e12 - 900, skews), makeSamples(3, 9, 1e12, skews)]
     clockDifferences(two, 0, apart).forEach(({ errorMs }, rank) => {
@@ -33,14 +33,14 @@ describe('the clocks of ranks', () => {
     })
   })
 
-  it('those of one browser are the same, unless the samples say otherwise', () => {
+  it('clocks of one browser count as equal, unless the samples contradict', () => {
     const same = clockDifferences([makeSamples(2, 9, 1e12, [0, 0])], 0, () => true)
     expect(same[1]).toEqual({ offsetMs: 0, errorMs: 0 })
     const other = clockDifferences([makeSamples(2, 9, 1e12, [0, 250])], 0, () => true)
     expect(other[1].offsetMs).toBeGreaterThan(200)
   })
 
-  it('without a collective that both know there is no bound', () => {
+  it('there is no bound without a collective that both have', () => {
     const set = makeSamples(2, 9, 1e12).map((sample) => ({ ...sample, spans: [] }))
     expect(clockDifferences([set], 0, apart)[1].errorMs).toBe(Number.POSITIVE_INFINITY)
     const { lanes } = alignedLanes(set, clockDifferences([set], 0, apart))
@@ -73,7 +73,7 @@ describe('the lanes of a step', () => {
     expect(lanesOf(training(2, 2).run!)).toBeNull()
   })
 
-  it('as a trace: each rank a process, spans of a track nested or apart', () => {
+  it('in a trace each rank is a process, and spans of a track are nested or apart', () => {
     const { sampledSteps } = training(3, 200).run!
     const { traceEvents } = JSON.parse(samplesTrace(sampledSteps, 0, () => true)) as {
       traceEvents: { ph: string; pid: number; tid: number; ts: number; dur: number; name: string }[]

@@ -244,7 +244,7 @@ describe('tests', () => {
     expect(store.snapshot).toBe(before)
   })
 
-  it('a run that ended in its test is not woken by it', () => {
+  it('the timer of a test does not change a run that has ended', () => {
     const { store, timers } = watching(training(2, 4))
     store.dispatch({ type: 'event', atMs: 2000, event: begin })
     store.dispatch({ type: 'failed', code: 'peer.lost', text: 'gone' })
@@ -253,7 +253,7 @@ describe('tests', () => {
     expect(store.snapshot.run!.phase).toBe('train')
   })
 
-  it('in no designed state does Pause depend on them', () => {
+  it('Pause is there during a long test', () => {
     expect(makesSteps(makeStates()['training-testing'].run!)).toBe(true)
     expect(makesSteps(assigned(2).run!)).toBe(false)
   })

@@ -148,35 +148,38 @@ describe('a name or a text that imitates the server', () => {
     ],
   ] as const
 
-  it.each(forged)('%s: no removal, and no tab that is left out', async (_, name, happen) => {
-    const world = new RendezvousWorld()
-    const names = [nameOf(0), name, nameOf(2)]
-    for (const [rank, one] of names.entries()) {
-      if (rank === 0) world.create('t0', roomA, infoOf(one))
-      else world.join(`t${rank}`, roomA, infoOf(one))
-    }
-    await world.run(['t0', 't1', 't2'])
-    happen(world)
-    const { type: _type, epoch, ...abort } = world.last('t2', 'abort')
-    expect(abort.text).toContain('removed by Ada')
-    const after = play(
-      training(3, 20, 2),
-      { type: 'failed', ...abort },
-      { type: 'lobby', lobby: makeLobby(3, 'running'), ownId: makeMember(2).id },
-    )
-    expect(statusOf(after).title).not.toContain('was removed')
-    expect(unreachedOf(after)).toBeNull()
-    expect(waitOf(after)?.is).not.toBe('again')
-    expect(goneRanks(after)).toEqual(abort.code === 'peer.lost' ? [...abort.ranks] : [])
-  })
+  it.each(forged)(
+    '%s: shown neither as a removal nor as a tab that is left out',
+    async (_, name, happen) => {
+      const world = new RendezvousWorld()
+      const names = [nameOf(0), name, nameOf(2)]
+      for (const [rank, one] of names.entries()) {
+        if (rank === 0) world.create('t0', roomA, infoOf(one))
+        else world.join(`t${rank}`, roomA, infoOf(one))
+      }
+      await world.run(['t0', 't1', 't2'])
+      happen(world)
+      const { type: _type, epoch, ...abort } = world.last('t2', 'abort')
+      expect(abort.text).toContain('removed by Ada')
+      const after = play(
+        training(3, 20, 2),
+        { type: 'failed', ...abort },
+        { type: 'lobby', lobby: makeLobby(3, 'running'), ownId: makeMember(2).id },
+      )
+      expect(statusOf(after).title).not.toContain('was removed')
+      expect(unreachedOf(after)).toBeNull()
+      expect(waitOf(after)?.is).not.toBe('again')
+      expect(goneRanks(after)).toEqual(abort.code === 'peer.lost' ? [...abort.ranks] : [])
+    },
+  )
 
-  it('a refusal: the one who removed this tab is the one that the server names', () => {
+  it('a refusal: the remover is the one that the server names, not one in the text', () => {
     const forgery = new SignalError('bad-message', 'removed by Ada', 'Ada')
     expect(troubleOf(forgery).kind).toBe('refused')
     expect(troubleOf(new SignalError('removed', 'removed by Ada', 'Bob')).text).toContain('Bob')
   })
 
-  it('who is removed is shown removed, also where the ranks were quicker to say that it is lost', () => {
+  it('a removed member is shown as removed even when the ranks report first that it is lost', () => {
     const text = 'rank 2 lost rank 1: it left.'
     const lost = play(training(3, 20, 2), { type: 'failed', code: 'peer.lost', ranks: [1], text })
     expect(statusOf(lost).title).toBe(`Rank 1 (${nameOf(1)}) was lost`)
@@ -243,7 +246,7 @@ describe('before the first run', () => {
     expect(statusOf(play(inside(64), rigid)).text).toMatch(/later waits for the next run\.$/)
   })
 
-  it('where the server passes data on, and both ask for that, it is no trouble', () => {
+  it('a broken link is no trouble when the server relays and both tabs ask for that', () => {
     const apart = lobbyApart(2, [0])
     const members = apart.lobby!.members.map((one) => ({
       ...one,
@@ -330,7 +333,7 @@ describe('a reset', () => {
     expect(after.runs).toHaveLength(1)
   })
 
-  it('leaves what the tab entered with: its links and ranks', () => {
+  it('keeps the links and ranks that the tab entered with', () => {
     const own = { ...inside(1), transport: 'webrtc', ranks: 3 } as const
     const { draft } = play(playground(own), { type: 'reset' })
     expect(settings.filter(({ key }) => draft[key] !== defaultDraftOf('playground')[key])).toEqual(
@@ -366,7 +369,7 @@ describe('a reset', () => {
     expect(lostByReset(given)).toBe('You will lose your own data.')
   })
 
-  it('takes what was given to any demo, after asking', () => {
+  it('clears data that was given to any demo, after asking', () => {
     const given = play(
       inside(1),
       { type: 'given', demo: 'digits', text: null, samples: 600 },
@@ -385,7 +388,7 @@ describe('a reset', () => {
     expect(checkedDraft(after).errors.data).toMatch(/^No data yet/)
   })
 
-  it('empties what views keep of it', () => {
+  it('clears values that views keep', () => {
     const kept = keptInTab('none')
     kept.value = 'a picture'
     forgetKept()
@@ -479,7 +482,7 @@ describe('a rank that cannot be reached', () => {
     expect(unreachedOf(inside(2))).toBeNull()
   })
 
-  it('who has left meanwhile needs no removing', () => {
+  it('a member that has left meanwhile need not be removed', () => {
     const lobby = makeLobby(2, 'failed')
     const after = play(ended(0, noWayTo(2)), {
       type: 'lobby',

@@ -84,7 +84,7 @@ describe('the runs of a tab', () => {
     expect(run).toMatchObject({ trainValue: before.run!.trainMetric.ys[299], heldOutLoss: 0.1341 })
   })
 
-  it('one that ends before its first step is no run, and one ends once', () => {
+  it('a run that ends before its first step is not kept, and one that ends twice is kept once', () => {
     expect(play(assigned(2), { type: 'failed', code: 'x', text: 'early' }).runs).toEqual([])
     const twice = play(finish(), { type: 'failed', code: 'x', text: 'late' })
     expect(twice.runs).toHaveLength(1)
@@ -189,7 +189,7 @@ describe('the chart of several runs', () => {
     expect(columns.map(({ is }) => is)).toEqual(['loss', 'testLoss', 'trainMetric', 'testMetric'])
   })
 
-  it('has every point of each, and nothing where a run has none', () => {
+  it('has every point of each run, and gaps where a run has none', () => {
     const snapshot = comparing()
     for (const axis of ['step', 'samples', 'seconds'] as const) {
       const lines = chartLines(snapshot, axis)
@@ -218,7 +218,7 @@ describe('the chart of several runs', () => {
     expect(larger.xs[0]).toBe(64)
   })
 
-  it('has the runs of one experiment: losses of several are no one quantity', () => {
+  it('has the runs of one experiment, since losses of several cannot be compared', () => {
     const text = otherDemo()
     expect(chartDemo(text)).toBe('text')
     expect(chartLines(text, 'step')).toHaveLength(1)
@@ -241,7 +241,7 @@ describe('the chart of several runs', () => {
     )
   })
 
-  it('a long run is thinned, its smoothing in steps all the same', () => {
+  it('a long run is thinned, and smoothing still counts steps', () => {
     let { run } = training(1, 2)
     for (let step = 3; step <= 10_000; step++)
       run = {

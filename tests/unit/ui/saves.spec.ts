@@ -54,7 +54,7 @@ describe('a stop', () => {
   }
   const auto = { config: { saves: 'auto' } } as const
 
-  it('pauses a run that saves itself, and ends it behind that pause', () => {
+  it('pauses a run that saves itself, and ends it after that pause', () => {
     const { asked, store, passTime } = stopping(training(3, 260, 0, auto))
     expect(asked).toEqual(['pause'])
     store.dispatch(saved(260))
@@ -76,7 +76,7 @@ describe('a stop', () => {
     expect(ended.asked).toEqual(['pause'])
   })
 
-  it('is at once where nothing is to be saved, it is saved already, or no step is made', () => {
+  it('is immediate when nothing is to be saved, it is saved already, or no step is made', () => {
     const inPause = play(training(3, 260, 0, auto), { type: 'event', event: paused, atMs: 0 })
     const event = {
       event: 'undecided',
@@ -229,7 +229,7 @@ describe('going on with a run that ended early', () => {
     )
   })
 
-  it('ends with the file: one of another model with that name does not count', () => {
+  it('ends when the file is deleted: one of another model with that name does not count', () => {
     const file = {
       place: 'page-digits-mlp',
       name: 'step-180.safetensors',
@@ -248,7 +248,7 @@ describe('going on with a run that ended early', () => {
     expect(deleted('page-digits-cnn')?.step).toBe(180)
   })
 
-  it('is also possible from where it went on itself; a start behind that is from the beginning', () => {
+  it('is also possible from the checkpoint that the run itself resumed; the next start is from the beginning', () => {
     const chosen = play(inside(3), { type: 'setting', key: 'resume', value: 'step-90.safetensors' })
     expect(chosen.draft.resume).toBe('step-90.safetensors')
     const resumed = play(
@@ -279,7 +279,7 @@ describe('going on with a run that ended early', () => {
     expect(continued({ ...lost, run: { ...lost.run!, rank: 1 } })).toBeNull()
   })
 
-  it('what ends late is booked on its own run', () => {
+  it('events that come late count for their own run', () => {
     const first = play(
       training(1, 540),
       { type: 'finished', result: makeResult(1), bytesSent: 0 },

@@ -142,7 +142,7 @@ describe('the address', () => {
   const unusedIn = (address: string, ranks?: number, run: Snapshot['run'] = null) =>
     addresses.unusedIn(address, settings, ranks, wrongVariants, run)
 
-  it('says what the page does not use of it', () => {
+  it('lists what the page does not use of it', () => {
     expect(unusedIn('?demo=playground&lr=0.1&debug=2&given=a&launcher={}#key=abc')).toEqual([])
     expect(unusedIn('?lr=&epoch=3&lr2=&seed=1&seed=2#nonsense')).toEqual([
       'In the address, lr is empty; its default is used.',
@@ -210,7 +210,7 @@ describe('the address', () => {
     ])
   })
 
-  it('names no demo, data or checkpoint that there is not', () => {
+  it('refuses demos, data and checkpoints that do not exist', () => {
     const errorsOf = (query: string) => checkDraft(draftFromQuery(query)).errors
     for (const name of ['__proto__', 'constructor'])
       expect(errorsOf(`?demo=${name}`).demo).toMatch(/^Choose digits/)
@@ -270,7 +270,7 @@ describe('checking', () => {
     expect(errors).toEqual({ [key]: text })
   })
 
-  it('a demo brings its own', () => {
+  it('a demo brings its own defaults and choices', () => {
     const draft = withSetting({ ...defaultDraft, seed: '7', epochs: '9' }, 'demo', 'playground')
     expect(draft).toMatchObject({ model: 'tanh', data: 'spiral', batchSize: '96', seed: '7' })
     expect(queryOf(draft)).toBe('?demo=playground&seed=7')

@@ -137,7 +137,7 @@ describe('what the maker proposes', () => {
     expect(leave(inside(3, 1)).draft).toBe(inside(3, 1).draft)
   })
 
-  it('but for what only the one before had: given data, checkpoints', () => {
+  it('but for what only the former host had: given data, checkpoints', () => {
     const given = parseTrainConfig({ ...config, data: 'given', resume: 'latest', seed: 5 })
     const next = leave(play(inside(3, 1), { type: 'proposed', config: given }))
     expect(queryOf(next.draft)).toBe('?demo=playground&lr=0.02&seed=5')
@@ -430,7 +430,7 @@ describe('a run', () => {
     )
   })
 
-  it('says it of a tab whose name all objects have too', () => {
+  it('names a tab in it whose name is a property of all objects', () => {
     const run = training(3, 60)
     const members = run.run!.members.map((member, at) => ({
       ...member,
@@ -455,7 +455,7 @@ describe('a run', () => {
     expect(assigned(3).run!.loss.length).toBe(0)
   })
 
-  it('keeps the first end', () => {
+  it('keeps the first end when another comes', () => {
     const snapshot = play(
       training(2, 10),
       { type: 'failed', code: 'peer.lost', text: 'rank 1 is gone' },
@@ -721,7 +721,7 @@ describe('a run', () => {
     expect(canStop(play(waiting, received(null)))).toBe(false)
   })
 
-  it('says who stopped it when the server is gone, too', () => {
+  it('names who stopped it even when the server is gone', () => {
     const stopped = play(
       training(3, 10),
       { type: 'serverLost', text: 'gone' },
@@ -754,7 +754,7 @@ describe('a run', () => {
     })
   })
 
-  it('says that this tab stood still when it is the one that the others lost', () => {
+  it('says that this tab stood still when the others gave it up for that', () => {
     const text = 'rank 0 stood still for 20 s, and the others gave it up: its machine slept.'
     const failed = play(training(3, 10), { type: 'failed', code: 'peer.lost', text, ranks: [0] })
     expect(statusOf(failed)).toMatchObject({
@@ -816,7 +816,7 @@ describe('one step in a pause', () => {
   const paused = play(training(3, 260), received('paused', 260))
   const stepping = play(paused, { type: 'stepping', isStepping: true })
 
-  it('stays a pause to the eye, until the next one begins', () => {
+  it('looks like a pause until the next pause begins', () => {
     const between = play(stepping, received('continued', 260))
     expect(between.run).toMatchObject({ paused: { step: 260 }, isStepping: true })
     expect(play(between, received('paused', 261)).run).toMatchObject({

@@ -14,7 +14,7 @@ it('buttons take clicks from the beginning on, and none right after a run began 
   expect(guard.isOpen(true, 2400 + settleMs)).toBe(true)
 })
 
-it('of a held key only the first press is a click', () => {
+it('only the first press of a held key is a click', () => {
   expect(isHeldKey({ key: 'Enter', repeat: false })).toBe(false)
   expect(isHeldKey({ key: 'Enter', repeat: true })).toBe(true)
   expect(isHeldKey({ key: ' ', repeat: true })).toBe(true)

@@ -147,7 +147,7 @@ describe('who a tab is', () => {
     expect(adapterLine({ ...plain, isSoftware: true })).toBe('the plain references (slow)')
   })
 
-  it("takes nothing about another tab's adapter for granted", () => {
+  it('shows what another tab sends of its adapter, with any fields missing', () => {
     expect(
       adapterWords({ vendor: 'google', architecture: 'swiftshader', isSoftware: true }),
     ).toEqual({ text: 'google · swiftshader', title: '', isSoftware: true, features: [] })
@@ -216,7 +216,7 @@ describe("the server's facts", () => {
   })
 
   it.each([undefined, '<p>page</p>'])(
-    'are unknown after a few tries that were answered with %s, not those of a server of this machine alone',
+    'are unknown after five tries that were answered with %s, not those of a server for this machine alone',
     async (answer) => {
       const { facts, tries } = await read([answer])
       expect(facts).toBeNull()
