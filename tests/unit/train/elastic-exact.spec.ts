@@ -238,7 +238,7 @@ describe('an exact run whose device is lost again and again', () => {
     }
   })
 
-  test('ends for all when it is lost in every step, and no rank fails alone', async () => {
+  test('ends with gpu.lost on all ranks when it is lost in every step', async () => {
     const ends = await losing((step) => step >= 5)
     for (const { reason, events } of ends) {
       expect(reason).toMatchObject({
