@@ -11,7 +11,7 @@ afterAll(async () =>
   (await navigator.storage.getDirectory()).removeEntry(root, { recursive: true }),
 )
 
-test('a part is there whole or not at all; a folder is cleared', async () => {
+test('a file is there whole or not at all; a folder can be cleared', async () => {
   const folder = await store.folder('one')
   await folder.write('a', new Blob(['first']))
   await folder.write('a', new Blob(['2']))

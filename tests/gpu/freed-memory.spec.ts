@@ -39,7 +39,7 @@ async function training() {
   return { runtime, model, optimizer, fn, step: await compile(fn, types, { runtime }) }
 }
 
-test('nothing stays on the device after destroy() of a step and cpu() of its model, whatever came before', async () => {
+test('nothing stays on the device after destroy() of a step and cpu() of its model', async () => {
   const { gpu } = await testRuntime()
   const before = gpu.usedBytes
   for (let i = 0; i < 3; i++) {

@@ -21,8 +21,8 @@ it.each(storeCases)('%s', async (name, steps) => {
   await expectStoreCase(await open(name.replace(/[^\w.-]+/g, '-')), steps)
 })
 
-describe('several that have one room open', () => {
-  it('see what others do, and 50 adds of each count 100', async () => {
+describe('several stores of one room', () => {
+  it("see each other's values, and 50 adds of each count to 100", async () => {
     const [a, b] = [await open('two'), await open('two')]
     const waiting = b.get('k')
     await a.set('k', 'v')
@@ -33,7 +33,7 @@ describe('several that have one room open', () => {
     expect(sums.sort((x, y) => x - y)).toEqual(Array.from({ length: 100 }, (_, i) => i + 1))
   })
 
-  it('keep it until the last has closed; the next begins with an empty one', async () => {
+  it('keep the values until the last has closed; the next begins empty', async () => {
     const a = await open('room')
     await a.set('k', 'v')
     const b = await open('room')
@@ -52,7 +52,7 @@ describe('several that have one room open', () => {
     expect(await (await open('cut')).numKeys()).toBe(0)
   })
 
-  it('what waits when it is closed rejects, and so does what comes', async () => {
+  it('close rejects pending and later calls', async () => {
     const store = await open('end')
     const waiting = expect(store.get('k')).rejects.toMatchObject({ code: 'peer.lost' })
     store.close()

@@ -106,7 +106,7 @@ async function seenBy(mask: () => Tensor, options: AttentionOptions = {}): Promi
   return [0, 3, 6].map((row) => [...y.subarray(row, row + 3)].map((value) => Number(value > 0)))
 }
 
-describe('what comparisons gave is a mask of truths', () => {
+describe('the result of a comparison is a boolean mask', () => {
   const causal = [
     [1, 0, 0],
     [1, 1, 0],

@@ -32,7 +32,7 @@ test('a step of three ranks creates nothing and sends 2(N-1)/N of the parameter 
   }
 })
 
-test('a short batch leaves a rank without samples, and it takes part all the same', async () => {
+test('a rank without samples in a short batch still takes part in the step', async () => {
   const run = byName('mlp adamw')
   const ranks = await ranksOf(run, 3, 7, 0.1)
   const alone = await compileTraining(run, goldenModel(run), 7)

@@ -286,7 +286,7 @@ describe('gradient accumulation', () => {
     big.program.destroy()
   })
 
-  test('the sums are exact, and an early end takes what there is', async () => {
+  test('the sums are exact, and an early update uses the runs so far', async () => {
     const model = gradientModel()
     const optimizer = new SGD(model.parameters, { lr: 1 })
     const step = (inputs: Record<string, Tensor>) => {

@@ -53,7 +53,7 @@ test('what is thrown outside of main is a failure too', async () => {
   })
 })
 
-test('a worker that ends without a word is the one that is named, not those that lose it', async () => {
+test('a worker that ends without an error is named, and not those that lose it', async () => {
   const error = await spawn(rank, doing({ what: 'close', who: 3 })).catch((thrown) => thrown)
   expect(error).toBeInstanceOf(ProcessExitedException)
   expect(error.errorIndex).toBe(3)

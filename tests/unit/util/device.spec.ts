@@ -21,7 +21,7 @@ test('every form of a device means the same', () => {
   expect(formatDevice(device(1))).toBe('webgpu:1')
 })
 
-test('no index is the current device whenever it is used, as torch.device("cuda")', () => {
+test('a device without index is the current one at each use, as torch.device("cuda")', () => {
   const current = device('webgpu')
   expect(current).toEqual({ type: 'webgpu' })
   expect(device({ type: 'webgpu' })).toEqual(current)
@@ -50,7 +50,7 @@ test.each([
   )
 })
 
-test('an index is given once', () => {
+test('an index may be given only once', () => {
   expect(() => device('webgpu:1', 1)).toThrow(/got "webgpu:1" and 1/)
   expect(() => device(1, 1)).toThrow(/and 1/)
 })

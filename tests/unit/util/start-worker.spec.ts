@@ -23,7 +23,7 @@ function failing(fields: object): typeof Worker {
 const whyOf = (start: () => Worker) =>
   new Promise<string>((resolve) => startWorker('Worker', start, resolve))
 
-test('a missing file is named, however deep the caller makes the worker', async () => {
+test('a missing file is named, however deep the call of the constructor is', async () => {
   const own = failing({})
   const deep = () => (() => new Worker(new URL('https://a.example/assets/rank.js')))()
   expect(await whyOf(deep)).toBe(
@@ -39,7 +39,7 @@ test('an error of its script is passed with its place', async () => {
   )
 })
 
-test('the constructor is as it was after a start that throws', () => {
+test('the constructor is restored after a start that throws', () => {
   const own = failing({})
   const start = () => {
     throw new Error('mine')

@@ -77,13 +77,13 @@ test.each(['64M', '-1', '0', 'much'])('memoryCap=%s is refused', async (text) =>
   expect(() => switchValue('memoryCap')).toThrow('memoryCap must be bytes: `64MB`, `1.5GiB`')
 })
 
-test("a launcher's words in a tab's address rank below the address's own", async () => {
+test('switches in the address override those of the launcher in it', async () => {
   const words = encodeURIComponent('{"debug":"3","trace":true}')
   const { switchValue } = await load(`?launcher=${words}&debug=1`)
   expect([switchValue('debug'), switchValue('trace')]).toEqual([1, true])
 })
 
-test('a worker takes over what its page was given', async () => {
+test('a worker takes over the switches of its page', async () => {
   const { givenSwitches } = await load('?debug=4&variant=matmul:direct-8x8')
   const given = structuredClone(givenSwitches())
   const worker = await load('')
@@ -102,7 +102,7 @@ test('an address keeps its switches; the invitation those that change the number
   expect(switchParameters(true)).toEqual([['naive', '1']])
 })
 
-test('an address keeps what the launcher said', async () => {
+test("an address keeps the launcher's switches", async () => {
   const words = '{"visibleDevices":"1"}'
   const { switchParameters } = await load(`?naive=1&launcher=${encodeURIComponent(words)}`)
   expect(switchParameters()).toEqual([
@@ -112,7 +112,7 @@ test('an address keeps what the launcher said', async () => {
   expect(switchParameters(true)).toEqual([['naive', '1']])
 })
 
-test('what is in use for good cannot be set any more', async () => {
+test('a switch that is fixed cannot be set any more', async () => {
   const { fixedSwitch, setSwitches, switchValue } = await load('?visibleDevices=1')
   expect(fixedSwitch('visibleDevices')).toBe('1')
   expect(() => setSwitches({ visibleDevices: '0' })).toThrow(

@@ -75,7 +75,7 @@ fn mixed(given: vec4<u32>) -> vec4<u32> {
   expect([...(y as Uint32Array)]).toEqual([...of(1, 2, 3, 4), ...of(10, 20, 30, 40)])
 })
 
-test('compileKernel keeps neighbours apart where they leave loops and functions at different times', () => {
+test('compileKernel keeps invocations separate when they leave loops and functions at different times', () => {
   const steps = `
 fn steps(start: u32) -> u32 {
   var word = start;
@@ -106,7 +106,7 @@ fn steps(start: u32) -> u32 {
   expect(compute('steps(x[i])', 1003, steps)).toEqual(expected)
 })
 
-test('compileKernel computes the right side of && and || only where it decides', () => {
+test('compileKernel computes the right side of && and || only when it decides', () => {
   expect(compute('select(0u, 1u, i > 0u && x[i - 1u] > 1000u)')).toEqual(
     words(1003).map((_, i, all) => Number(i > 0 && all[i - 1] > 1000)),
   )

@@ -59,7 +59,7 @@ describe('what a member measures of itself', () => {
     expect(found).toEqual([100])
   })
 
-  it('in a run its links, never its device; behind it neither is of the past', async () => {
+  it('measures only links during a run, and drops them after it', async () => {
     const { env, received, calls, measures } = measuring()
     measures.begin()
     await env.advance(100)
@@ -73,7 +73,7 @@ describe('what a member measures of itself', () => {
     expect(received.at(-1)!.measured).toEqual({ serverUs: 400, megaflops: 15_900 })
   })
 
-  it('the way to the next member, of which a run knows nothing', async () => {
+  it('sends the way to the next member between runs only', async () => {
     const { env, received, measures } = measuring()
     const id = 'ab'.repeat(8)
     const last = () => received.at(-1)!.measured.toNext
@@ -102,7 +102,7 @@ describe('what a member measures of itself', () => {
     expect(last()).toBeUndefined()
   })
 
-  it('a device that a run took first is measured behind the run', async () => {
+  it('measures a device again after a run that took it first', async () => {
     let isBusy = true
     const { env, received, measures } = measuring({
       speed: async () => {

@@ -51,7 +51,7 @@ const portPair = (gone = new Promise<void>(() => undefined)) => {
   return { port, gone, release: vi.fn() }
 }
 
-test('a link by ports is given to the worker with the life at its other end, each apart from the others', async () => {
+test('each link by a port is given to the worker with the life at its other end', async () => {
   const keys: string[] = []
   const { calls, form, lives } = linksOf(['a', 'a', 'a'], async (key) => {
     keys.push(key)
@@ -68,7 +68,7 @@ test('a link by ports is given to the worker with the life at its other end, eac
   expect(keys[0]).toContain('65537')
 })
 
-test('of a tab that closes at the other end of a port the worker hears by its life', async () => {
+test('the worker learns the life of a tab whose port has closed', async () => {
   const { calls, form, lives } = linksOf(['a', 'a'], async () => portPair(Promise.resolve()))
   await form(65_537, 1)
   await vi.waitFor(() => expect(calls).toContainEqual(['memberIsDead', lives[1]]))

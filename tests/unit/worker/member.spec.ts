@@ -87,7 +87,7 @@ it('a roster with a newcomer to which this tab has no link reaches the page with
   expect(regrouped[0]!.links).toHaveLength(1)
 })
 
-it('a member that has left is dead for sure, one whose connection has ended is asked', async () => {
+it('a member counts as dead when the server says that it has left, and is asked when its connection has ended', async () => {
   await running(3)
   const gone = { name: 't2', rank: 2, text: '', ballot: 7 }
   world.hear('gone', { ...gone, id: '2', hasLeft: false })
@@ -96,7 +96,7 @@ it('a member that has left is dead for sure, one whose connection has ended is a
   expect(world.asked[1]).toEqual(['memberIsDead', '2', 7])
 })
 
-it('a tab that the server calls by the id of a rank takes only itself along when it closes', async () => {
+it('a tab that the server names by the id of a rank takes only itself along when it closes', async () => {
   await running(2)
   const named = (epoch: number) => ({ ...assignment(epoch, 3), joining: 1 })
   const { members } = assignment(1, 3)
@@ -114,18 +114,15 @@ it('a tab that the server calls by the id of a rank takes only itself along when
 it.each([
   ['the host', '0', [['remove', '2']]],
   ['a tab that is not', '1', []],
-])(
-  'of a rank that %s removes its worker hears where the room has it so',
-  async (_who, maker, asked) => {
-    const member = await running(3)
-    world.lobby = { maker }
-    member.remove('2')
-    expect(world.received.at(-1)).toEqual(['remove', '2'])
-    expect(world.asked).toEqual(asked)
-  },
-)
+])('a removal by %s: the worker receives it only on the host', async (_who, maker, asked) => {
+  const member = await running(3)
+  world.lobby = { maker }
+  member.remove('2')
+  expect(world.received.at(-1)).toEqual(['remove', '2'])
+  expect(world.asked).toEqual(asked)
+})
 
-it('the host removes again who is in a roster that comes later', async () => {
+it('the host removes a member again that is in a later roster', async () => {
   const member = await running(3)
   world.lobby = { maker: '0' }
   member.remove('2')
@@ -167,7 +164,7 @@ it('the event broke names the tab that broke the rules', async () => {
   expect(names).toEqual(['t1'])
 })
 
-it('a rank that cannot decide is left out where the server knows that others train', async () => {
+it('a rank that cannot decide is left out when the server knows that others train', async () => {
   await running(2)
   world.lobby = {
     state: 'running',
@@ -180,7 +177,7 @@ it('a rank that cannot decide is left out where the server knows that others tra
   expect(world.asked).toEqual([['leftOut', 'the others continue']])
 })
 
-it('a rank that has lost its links to the first one in the room gives up its place', async () => {
+it('a rank that has lost its links to the first rank in the room gives up its place', async () => {
   await running(2)
   vi.useFakeTimers()
   try {
@@ -224,7 +221,7 @@ it.each([
   },
 )
 
-it('asks the server which half came first, and answers at once where it is away', async () => {
+it('asks the server which half came first, and answers at once when the server is away', async () => {
   await running(2)
   const lives = ['0.1', '1.1']
   world.work({ event: 'half', ballot: 1, alive: lives, lives: ['0.1'], rank: 0 })
@@ -294,7 +291,7 @@ describe('a run of which the host removes a rank', () => {
   }
   const lost = new RunError('peer.lost', 'rank 0 lost rank 1: it left.', { ranks: [1] })
 
-  it('ends as the server says, not as the ranks do', async () => {
+  it("ends with the server's reason, not the ranks'", async () => {
     await running(2)
     world.hear('abort', removal)
     expect(world.asked).toEqual([['abort', 'as the server says']])
@@ -305,7 +302,7 @@ describe('a run of which the host removes a rank', () => {
     ])
   })
 
-  it('hears the reason later where the ranks were quicker', async () => {
+  it("gets the server's reason later when the ranks report first", async () => {
     await running(2)
     world.fail(lost)
     await new Promise(setImmediate)
@@ -325,7 +322,7 @@ describe('a run of which the host removes a rank', () => {
     expect(ends).toMatchObject([{ ok: false, error: { code: 'gpu.lost' } }])
   })
 
-  it('hears nothing from the tab that was removed: its links end', async () => {
+  it('gets no message from the tab that was removed: its links end', async () => {
     await running(2)
     world.hear('lost', new SignalError('removed', 'removed by Ada', 'Ada'))
     expect(world.asked).toEqual([['abort', 'signaling: removed: removed by Ada', true]])
@@ -352,7 +349,7 @@ describe('another run of the same number', () => {
   /** Rank 1 of 3: a newcomer, as rank 2 is. */
   const joining: Assignment = { ...assignment(5, 3), key: other, rank: 1, joining: 2 }
 
-  it('changes nothing in the own one: that ends before this tab joins the other', async () => {
+  it("does not change the tab's own run, which ends before the tab joins the other", async () => {
     await running(2)
     world.hear('assign', joining)
     world.hear('start', { epoch: 5, settings })
@@ -362,7 +359,7 @@ describe('another run of the same number', () => {
     expect(world.membership?.elastic).toMatchObject({ self: '1.5', ids: [null, '1.5', '2.5'] })
   })
 
-  it('takes this tab once the own one has ended well, and has no life of it', async () => {
+  it('takes this tab once its own run has ended well, as a member without a former life', async () => {
     await running(2)
     world.lobby = {
       state: 'running',
@@ -422,7 +419,7 @@ it('says again that it is out of a run that continues without it', async () => {
   ])
 })
 
-it('says nothing of a run that failed when its connection is back', async () => {
+it('sends nothing about a run that failed when its connection is back', async () => {
   await running(2)
   world.fail(new TabringError('gpu.lost', 'the device was lost'))
   await new Promise(setImmediate)
@@ -478,7 +475,7 @@ it('a dead worker ends a run that is not elastic, with the reason', async () => 
   expect(world.received).toEqual([['abort', 1, 'crashed'], ['bye']])
 })
 
-it('a run that begins with other ranks, before it has begun, ends nothing', async () => {
+it('a run that is assigned again before it begins reports no end', async () => {
   const ranks: number[] = []
   const onAssigned = ({ worldSize }: Assignment) => ranks.push(worldSize)
   const member = newMember(undefined, { onAssigned, onEnd: (end) => ends.push(end) })

@@ -37,7 +37,7 @@ describe('a tab that moves to another room', () => {
     return (error) => refuse(error)
   }
 
-  it('leaves the old one once the server has removed whom the host removes', async () => {
+  it('leaves the old room once the server has removed the members', async () => {
     const member = await inRoom()
     await member.moveWithout(['7', '8'], to)
     expect(world.received).toEqual([['removeAndTell', ['7', '8'], { key: to.key }], ['bye']])
@@ -84,7 +84,7 @@ describe('a tab that moves to another room', () => {
     expect(world.infos.get(to.key)).toMatchObject({ name: 'Ada', hidden: true })
   })
 
-  it('measures itself once where it is back from the new one', async () => {
+  it('measures its device once it is back from the new room', async () => {
     vi.useFakeTimers()
     let tries = 0
     const speed = async () => {
@@ -140,7 +140,7 @@ describe('a tab that moves to another room', () => {
     expect(world.leftRooms).toContain(to.key)
   })
 
-  it('starts nothing on the way, and starts once it is back', async () => {
+  it('refuses a start on the way, and starts once it is back', async () => {
     const refuse = asksAtTheNewRoom()
     const refused: string[] = []
     const member = await inRoom({ onRefused: ({ message }) => refused.push(message) })
@@ -156,7 +156,7 @@ describe('a tab that moves to another room', () => {
     expect(world.received).toEqual([['start', true]])
   })
 
-  it('starts nothing in the new room before the old one has the message', async () => {
+  it('refuses a start in the new room before the old one has the message', async () => {
     const member = await inRoom()
     world.removed = async () => member.start({})
     await member.moveWithout(['7'], to)
@@ -179,7 +179,7 @@ describe('a tab that moves to another room', () => {
     expect(world.membership?.epoch).toBe(4)
   })
 
-  it('learns after the move back that the old one has put it out', async () => {
+  it('learns after the move back that the old room has removed it', async () => {
     const removed: Error[] = []
     world.removed = async () => {
       world.hear('lost', new SignalError('removed', 'removed by Ada', 'Ada'), from.key)
@@ -245,7 +245,7 @@ describe('a tab that moves to another room', () => {
       ])
     })
 
-    it('follows while a run of the old one has not ended here', async () => {
+    it('follows the host although a run of the old room has not ended here', async () => {
       const member = await inRoomWithToken()
       world.hear('assign', assignment(1, 2))
       world.hear('start', { epoch: 1, settings })

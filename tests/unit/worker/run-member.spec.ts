@@ -51,7 +51,7 @@ it('names the member that broke the rules, and how', async () => {
   expect(happened).toContainEqual({ event: 'broke', who: 'b.1', what, rank: 0 })
 })
 
-it('a member that is dead before the first group is not waited for', async () => {
+it('the first group does not wait for a member that is dead', async () => {
   const { env, elastic, happened } = makeMember()
   elastic.memberIsDead('b')
   await env.advance(200)
@@ -59,7 +59,7 @@ it('a member that is dead before the first group is not waited for', async () =>
   expect(happened).toMatchObject([{ event: 'roster', members: ['a.1'], rank: 0 }, 1])
 })
 
-it('the end of a tab with the id of a rank, and another life, leaves that rank in the run', async () => {
+it('the end of another life with the id of a rank leaves the rank in the run', async () => {
   const { env, elastic, others, happened } = makeMember()
   const [own, other] = memoryPair(env)
   other.onmessage = () => undefined
@@ -76,7 +76,7 @@ it('the end of a tab with the id of a rank, and another life, leaves that rank i
   elastic.end(false)
 })
 
-it('the server takes nobody its link by naming another tab so, in an epoch that has been', async () => {
+it('the server cannot end a link by naming another tab by its member, in an earlier epoch', async () => {
   const { env, elastic, ids, others } = makeMember()
   const [, rank] = ids
   const ended: string[] = []
@@ -93,7 +93,7 @@ it('the server takes nobody its link by naming another tab so, in an epoch that 
   elastic.end(false)
 })
 
-it('a member of a ring that sends signals without end keeps no other one from being linked', async () => {
+it('a member of a ring that floods signals does not keep others from being linked', async () => {
   const { env, elastic, ids, others, happened } = makeMember(18, 2)
   const [leader, flood] = others.map((one) => new EpochLinks(one))
   const say = (from: EpochLinks, message: ElasticMessage) =>

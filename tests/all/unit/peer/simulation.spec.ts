@@ -77,12 +77,12 @@ describe.skipIf(isReplay)('over all seeds', () => {
     },
   )
 
-  test('calls end both ways', () => {
+  test('calls resolved and rejected', () => {
     expect(total.resolved).toBeGreaterThan(80_000)
     expect(total.rejected).toBeGreaterThan(20_000)
   })
 
-  test('a bit that is turned in data goes unnoticed here: that is for DTLS and SCTP to see', () => {
+  test('a flipped bit in data is not detected by frames: DTLS and SCTP detect it', () => {
     expect(total.spoilt).toBeGreaterThan(0)
   })
 })
