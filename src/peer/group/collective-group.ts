@@ -104,7 +104,7 @@ export class CollectiveGroup {
     return this.membership.env
   }
 
-  /** @internal Whether it was destroyed, alone or with all groups of its epoch. */
+  /** @internal True if it was destroyed, alone or with all groups of its epoch. */
   get isDestroyed(): boolean {
     return this.calls.isRetired || this.membership.isOver
   }

@@ -184,7 +184,7 @@ function Field({ setting, snapshot, error, onChange }: FieldProps) {
 /** In the list of data; no demo's own set is called so. */
 const addressChoice = 'address'
 
-/** Whether the data of a draft is an address to read it from, and not one of the demo's choices. */
+/** Returns whether the data of a draft is an address to read it from, and not one of the demo's choices. */
 const isAddress = (snapshot: Snapshot): boolean =>
   Object.hasOwn(metaOf(snapshot), 'address') &&
   !dataChoices(snapshot).some(([name]) => name === snapshot.draft.data)

@@ -15,7 +15,7 @@ import { type Fact, roundTrips, speedOf, tabMates } from './member-words.ts'
 /** A longer list has a separate panel before a run, and scrolls within itself in one. */
 const maxInRoom = 6
 
-/** Whether the members have a separate panel: there are many, and no run to show. */
+/** Returns whether the members have a separate panel: there are many, and no run to show. */
 export const haveOwnPanel = ({ lobby, run }: Snapshot): boolean =>
   run === null && (lobby?.members.length ?? 0) > maxInRoom
 

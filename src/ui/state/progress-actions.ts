@@ -2,7 +2,7 @@ import type { Lobby } from '../../peer/room/messages.ts'
 import { isRunning } from './run-facts.ts'
 import type { Action, Snapshot } from './snapshot.ts'
 
-/** Whether an action is progress of a run and nothing else: steps, tests between them, which may be as many, and measurements of members. */
+/** Returns whether an action is progress of a run and nothing else: steps, tests between them, which may be as many, and measurements of members. */
 export function isProgressOnly(action: Action, before: Snapshot): boolean {
   if (action.type === 'lobby')
     return (

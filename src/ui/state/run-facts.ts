@@ -3,7 +3,7 @@ import type { Snapshot } from './snapshot.ts'
 
 /** What views ask of the run. */
 
-/** Whether a run of this tab has begun and not ended. */
+/** Returns whether a run of this tab has begun and not ended. */
 export function isRunning({ run }: Snapshot): boolean {
   return run !== null && run.end === null
 }

@@ -48,7 +48,7 @@ export interface FaultPlan {
   readonly program: number
 }
 
-/** Whether it is a fault of one link, and not of a rank or the world. */
+/** Returns whether it is a fault of one link, and not of a rank or the world. */
 export const isOnLink = ({ kind }: FaultPlan): boolean =>
   (linkKinds as readonly string[]).includes(kind)
 

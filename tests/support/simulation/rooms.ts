@@ -316,7 +316,7 @@ class Tab {
   #rank = -1
   #peers: number[] = []
   #hasInjected = false
-  /** Whether the server refused the last message. */
+  /** True if the server refused the last message. */
   #isRefused = false
   #inMs = 0
   #outMs = 0
@@ -373,7 +373,7 @@ class Tab {
     this.#world.note(`!! ${fault} strikes ${this.#id}`)
   }
 
-  /** Whether it is time for this fault, which a tab has once. */
+  /** Returns whether it is time for this fault, which a tab has once. */
   #isInjected(fault: TabFault): boolean {
     if (this.#fault !== fault || this.#hasInjected) return false
     this.#inject(fault)

@@ -14,7 +14,7 @@ import type { Trace } from './trace.ts'
 export interface Failure {
   readonly atMs: number
   readonly error: PeerError
-  /** Whether this rank noticed it, and did not receive it. */
+  /** True if this rank noticed it, and did not receive it. */
   readonly isOwn: boolean
 }
 
