@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Goes on from checkpoint.safetensors, which this library saved, in PyTorch, and writes checkpoint.json: what PyTorch makes of the next step.
+"""Continues from checkpoint.safetensors, which this library saved, in PyTorch, and writes checkpoint.json: what PyTorch makes of the next step.
 
 Run: npx tsx tests/golden/make_checkpoint.ts && /usr/bin/python3 tests/golden/checkpoint.py      (torch 1.13; the output is committed)
 

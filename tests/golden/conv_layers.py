@@ -319,7 +319,7 @@ def trajectories():
         "width": RESNET_WIDTH,
     }
     # As torchvision has it. The last stage is one pixel, so one unit that float32 puts on the other side of a ReLU moves the third digit
-    # of the next loss: three steps at a rate where no float32 meets one.
+    # of the next loss: three steps at a rate where no float32 reaches one.
     yield trajectory(
         "resnet18 of full width", lambda: ResNet(BasicBlock, [2, 2, 2, 2], classes=8), colours, 8, 3,
         {"lr": 0.002, "momentum": 0.9}, formula.uniform(9000, [4, 3, 32, 32], 1.0),
@@ -327,7 +327,7 @@ def trajectories():
 
 
 def deep_trajectory():
-    """Bottlenecks and torchvision's 7x7 stem: a file of its own, so that each stays small."""
+    """Bottlenecks and torchvision's 7x7 stem: a separate file, so that each stays small."""
     run = trajectory(
         "resnet50 of width 4", lambda: ResNet(Bottleneck, [3, 4, 6, 3], classes=8, width=4), lambda step, batch: colours(step, batch, 128), 4, 2,
         {"lr": DEEP_RATE, "momentum": 0.9}, formula.uniform(9000, [2, 3, 128, 128], 1.0),

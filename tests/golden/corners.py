@@ -3,7 +3,7 @@
     /usr/bin/python3 tests/golden/corners.py          (torch 1.13, Debian's python3-torch; the outputs are committed)
 
 A case is as in elementwise.py; `call` names an entry of the table in tests/support/corner-calls.ts. Integers are int32 here as they are
-i32 there, so that both wrap around alike.
+i32 there, so that both wrap around in the same way.
 """
 
 import torch

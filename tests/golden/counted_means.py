@@ -2,7 +2,7 @@
 
 Each rank's loss is a mean over its own samples, or over the class numbers that it does not ignore. Weighed by hand, by how many counted on
 that rank of all that counted, their sum is the mean over everything: what tests/unit/train/counted-means.spec.ts expects of ranks that
-weigh by themselves. Where nothing is counted ranks count alike, as in torch's DistributedDataParallel.
+weigh without being asked. Where nothing is counted ranks have equal weights, as in torch's DistributedDataParallel.
 """
 
 import json

@@ -146,7 +146,7 @@ def refuses(call):
 
 
 def destroy_group(rank):
-    """What becomes of a group's handle, of another group of the same ranks and of all ranks' own."""
+    """What is left of a group's handle, of another group of the same ranks and of all ranks' own."""
     first, second = dist.new_group(), dist.new_group()
     dist.destroy_process_group(first)
     gone = [refuses(lambda: dist.get_rank(first)), refuses(lambda: dist.destroy_process_group(first))]

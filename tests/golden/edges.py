@@ -3,7 +3,7 @@
     /usr/bin/python3 tests/golden/edges.py          (torch 1.13, Debian's python3-torch; the outputs are committed)
 
 A case is as in elementwise.py; `call` names an entry of the table in tests/values/edges.spec.ts. Where it says `magnitudes`, every
-element is held by itself and relative to itself, however small it is.
+element is compared alone and relative to itself, however small it is.
 """
 
 import torch

@@ -4,7 +4,7 @@
 
 A case is { name, call, options, inputs, outputs }: `call` names an entry of the table in tests/support/elementwise-calls.ts.
 Results are float64's, with the distance of PyTorch's float32 from them, as in generate.py; `dy` is what gradients start from.
-Where a case says `edges`, every element is held by itself: its magnitudes differ too much for one distance.
+Where a case says `edges`, every element is compared alone: its magnitudes differ too much for one distance.
 """
 
 import json
@@ -45,7 +45,7 @@ def compact(result):
 
 
 def case(name, call, inputs, compute, options=None, gradients=None):
-    """`gradients`: the inputs whose gradients count; every float input unless told, none with []."""
+    """`gradients`: the inputs whose gradients count; by default every float input, none with []."""
     wanted = [k for k, v in inputs.items() if v.is_floating_point()] if gradients is None else gradients
     results = {}
     first = compute(**inputs)

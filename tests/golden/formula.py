@@ -1,4 +1,4 @@
-"""Numbers that Python and TypeScript compute alike, bit for bit: weights, images and labels for the trajectories.
+"""Numbers that Python and TypeScript compute the same, bit for bit: weights, images and labels for the trajectories.
 
 tests/support/formula-data.ts holds the same formulas; tests/golden/README.md states them. Needs torch only.
 """

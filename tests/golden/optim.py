@@ -2,7 +2,7 @@
 
     /usr/bin/python3 tests/golden/optim.py
 
-All optimizer cases share their start and their gradients: two parameters, `a` [3, 5] and `b` [25], each in a group of its own.
+All optimizer cases share their start and their gradients: two parameters, `a` [3, 5] and `b` [25], in separate groups.
 `checkpoints` are the parameters after the steps of `at`, in float64, with the distance of PyTorch's float32 run; `state` is the state
 after the last step. Lion is not in PyTorch 1.13: its twelve lines are here.
 """

@@ -36,7 +36,7 @@ function partsOf(times: StepParts, worldSize: number): readonly Part[] {
   })
 }
 
-/** Where the time of one step goes on this rank. */
+/** Shows the parts of one step's time on this rank. */
 export function StepPartsView({ run }: { run: Run | null }) {
   const times = run?.parts ?? null
   return (
