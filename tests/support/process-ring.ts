@@ -2,7 +2,7 @@ import { type CollectiveSpan, type GroupOptions, ProcessGroup } from '../../src/
 import { Rejoining } from '../../src/peer/group/rejoin.ts'
 import type { Link } from '../../src/peer/link/link.ts'
 import { memoryPair } from '../../src/peer/link/memory-link.ts'
-import { isLoss } from '../../src/trainer/loop/recovery.ts'
+import { isLoss } from '../../src/trainer/loop/run-groups.ts'
 import { type Env, systemEnv } from '../../src/util/env.ts'
 
 /** Groups that no spec has destroyed yet: their heartbeats would continue in later specs of the worker. */

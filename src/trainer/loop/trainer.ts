@@ -7,7 +7,7 @@ import type { StateDict } from '../../nn/module.ts'
 import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
 import { adapterLine } from '../../util/adapter-words.ts'
-import { endFactsOf, RunError, TabringError } from '../../util/errors.ts'
+import { endFactsOf, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import {
   beginning,
@@ -26,26 +26,25 @@ import { tellCollective } from '../watch/log-collective.ts'
 import { ModelQueries } from '../watch/model-queries.ts'
 import type { Phase, RankName, RunRecord, TrainerResult } from '../watch/run-events.ts'
 import { isLogged, RunLog, type RunLogFile } from '../watch/run-log.ts'
-import { Eviction } from './eviction.ts'
 import { shareGiven } from './given-data.ts'
 import { isNan } from './lost-steps.ts'
 import { exchangeLimitMs, PhaseTimeouts } from './phase-timeouts.ts'
 import type { RankSetup, RankSetupOptions } from './rank-setup.ts'
-import { isLoss, Recovery, type RecoveryOptions } from './recovery.ts'
 import { RunBits } from './run-bits.ts'
+import { isLoss, RunGroups, type RunGroupsOptions } from './run-groups.ts'
 import { RunLinks } from './run-links.ts'
 import { setUpRank } from './set-up-rank.ts'
 import { settleRecord } from './settle-record.ts'
-import { synchronizeStates } from './synchronize-states.ts'
+import type { Settled } from './synchronize-states.ts'
 import { type LoopOptions, TrainingLoop } from './training-loop.ts'
 import type { WarmedUp } from './warm-up.ts'
 
 /** In the log that is saved with a run: hashes, assignments, members of groups, some 100 kB each. */
 const maxLogged = 1000
 
-export interface TrainerOptions extends RecoveryOptions, LoopOptions {
-  readonly runtime: AnyRuntime
-  readonly group: ProcessGroup
+export interface TrainerOptions
+  extends Omit<RunGroupsOptions, 'run' | 'kept' | 'isExact' | 'onState'>,
+    LoopOptions {
   /** Where relative data addresses start; the page's own address. */
   readonly baseUrl: string
   /** Keeps tuned kernel choices between visits. */
@@ -58,15 +57,6 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
   readonly self?: RankName
   /** Result of `warmUp`. */
   readonly warm?: WarmedUp
-  /** True if the run is on already: this rank gets its state, and what a person gave, from the others. Default false. */
-  readonly joins?: boolean
-  /**
-   * True if this rank's first group follows one that ended before this rank was in it, while others may have been: it meets them first, as a rank
-   * that joins does. Default false.
-   */
-  readonly synchronizesFirst?: boolean
-  /** Called on the ranks that stay when an elastic run evicts others, by their ranks in the group: the next group is without them. */
-  readonly onEvicted?: (ranks: readonly number[]) => void
   /** Measurement of the same links by the same ranks in an earlier run: where all have the same, this one goes by it, and so to the same bits. */
   readonly linksBefore?: LinkMeasurement
 }
@@ -76,7 +66,7 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
  *
  * Each global batch is cut into contiguous shares; a rank's program has a fixed number of rows, and a step scalar says how many count.
  * A replica that differs and a lost rank end the run on every rank, unless it is elastic: then the others continue, and with `exact` those
- * that differ do too (recovery.ts). After a lost device all ranks go back to the newest state that one of them has kept; the rank that lost
+ * that differ do too (run-groups.ts). After a lost device all ranks go back to the newest state that one of them has kept; the rank that lost
  * it opens another device. A loss that is not a number sends them back too, up to the step in
  * question: there each looks at the ops on its own samples. Where at most half of the ranks find something the step is left out, and a rank
  * with three such steps in a row is evicted; otherwise the run ends.
@@ -95,17 +85,15 @@ export class Trainer {
   readonly #queries: ModelQueries
   readonly #saves: Saves
   readonly #loop: TrainingLoop
-  #runtime: AnyRuntime
-  #group: ProcessGroup
-  readonly #recovery: Recovery
+  readonly #groups: RunGroups
+  /** The newest in which this rank has begun. */
+  #entered: ProcessGroup | undefined
   readonly #kept = new KeptStates()
   /** The checkpoint that this run continues from. */
   #resumed: ResumedRun | undefined
   #data: TaskData | undefined
   /** Not those with which the run began. */
   #hasOtherRanks: boolean
-  /** True if this rank has what the others have kept. */
-  #isSynchronized: boolean
   /** Data that a person gave, where the run trains on it. */
   #given: Uint8Array<ArrayBuffer> | null = null
   /** When training began, in the first attempt. */
@@ -115,7 +103,6 @@ export class Trainer {
   #logBefore: RunLogFile | undefined
   readonly #log = new RunLog(maxLogged)
   readonly #bits: RunBits
-  #leavesAlone = false
 
   constructor(given: TrainerOptions) {
     const onEvent: TrainerOptions['onEvent'] = (event) => {
@@ -125,10 +112,7 @@ export class Trainer {
     }
     const options = { ...given, onEvent }
     this.#options = options
-    this.#isSynchronized = !options.joins && !options.synchronizesFirst
     this.#hasOtherRanks = options.joins ?? false
-    this.#runtime = options.runtime
-    this.#group = options.group
     this.#timeouts = new PhaseTimeouts(options.group)
     this.#earlier = options.warm?.setup
     this.#bits = new RunBits(this.#log, onEvent, options.self, options.warm?.proved)
@@ -138,67 +122,50 @@ export class Trainer {
         const { writeRun } = await checkpointing()
         return writeRun(run, this.#checkpoints, isKept)
       },
-      tell: (event) => options.onEvent({ ...event, rank: this.#group.rank }),
+      tell: (event) => options.onEvent({ ...event, rank: this.#groups.group.rank }),
       now: () => performance.now(),
     })
     this.#loop = new TrainingLoop(options, this.#queries, this.#saves)
-    const { reopen, regroup, isElastic } = options
-    const regroupHere = async (ended: ProcessGroup) => {
-      const { error } = ended
-      const hasOtherRanks = isElastic && !isLoss(error)
-      if (hasOtherRanks && error && !isDiverged(error)) {
-        const who = endFactsOf(error).ranks?.[0] ?? null
-        options.onEvent({ event: 'lost', text: error.message, who, rank: ended.rank })
-      }
-      // What is asked for from now on is for the step after.
-      this.#loop.isRegroupAsked = false
-      this.#group = await regroup!(ended)
-      const { restMs } = this.#timeouts
-      this.#timeouts = new PhaseTimeouts(this.#group, { group: ended, restMs })
-      this.#tellSilence()
-      if (hasOtherRanks) {
-        // Measured between other ranks, like those of the run that this one resumes.
-        if (!options.config.exact) this.#links.forget()
-        this.#hasOtherRanks = true
-      }
-      return this.#group
-    }
-    this.#tellSilence()
-    this.#recovery = new Recovery({
-      reopen,
-      regroup: regroup && regroupHere,
-      isElastic,
-      isExact: options.config.exact,
-      onState: (doneBytes, totalBytes) => this.#tellState(doneBytes, totalBytes),
+    const { regroup, config } = options
+    this.#groups = new RunGroups({
+      ...options,
+      regroup: regroup && ((ended) => this.#regroup(ended, regroup)),
+      isExact: config.exact,
+      onState: (doneBytes, totalBytes) =>
+        options.onEvent({ event: 'state', doneBytes, totalBytes, rank: this.#groups.group.rank }),
+      kept: this.#kept,
+      run: {
+        hasTrained: () => !this.#loop.isBeforeFirstStep,
+        brought: () => ({
+          suspect: this.#loop.lost.suspect,
+          stepMs: this.#loop.stepMs,
+          hasGiven: this.#given !== null,
+          hasOtherRanks: this.#hasOtherRanks,
+        }),
+        keepNow: () => this.#keepNow(),
+        goesBack: (error) => this.#goesBack(error),
+      },
     })
+    this.#tellSilence(options.group)
   }
 
   /** errors: `config.invalid`, `data.*`, `gpu.*`, `peer.*`, `train.*`. A failure here is made known to all ranks. */
   async run(): Promise<TrainerResult> {
     try {
-      const result = await this.#train()
+      const { onEvent, group } = this.#options
+      onEvent({ event: 'phase', phase: 'load', rank: group.rank })
+      const result = await this.#groups.run((settled) => this.#train(settled))
       this.#saves.end()
       return result
     } catch (thrown) {
       this.#saves.end(thrown)
-      const error =
-        thrown instanceof TabringError ? thrown : new TabringError('graph.misuse', String(thrown))
-      const ranks = error instanceof Eviction ? error.ranks : undefined
-      // The others may have ended the group without the evicted ranks before these have.
-      if (!this.#group.error || ranks) {
-        const { joins = false } = this.#options
-        const hasTrained = !this.#loop.isBeforeFirstStep
-        const failed = this.#recovery.failed(error, { joins, hasTrained })
-        this.#leavesAlone = failed.leavesAlone
-        this.#group.abort(new RunError(failed.codeForOthers, error.message, { ranks }))
-      }
       throw thrown
     }
   }
 
   /** True if `run` has failed by what this rank alone has, such as its device: the run continues without it. */
   get leavesAlone(): boolean {
-    return this.#leavesAlone
+    return this.#groups.leavesAlone
   }
 
   /** The trained parameters with the keys of the plain model. errors: `graph.misuse` before the model is made. */
@@ -231,7 +198,7 @@ export class Trainer {
     const parameters = this.#setup.parts.model.parameters()
     const elements = parameters.reduce((sum, { count }) => sum + count, 0)
     // To each link of a ring go nearly twice the gradients, of 4 bytes.
-    const { heldBy } = this.#group
+    const { heldBy } = this.#groups.group
     const bytes = 8 * elements
     return { bytes, stepMs, newestStepMs, restMs, heldBy, limitMs: exchangeLimitMs, isPaused }
   }
@@ -294,122 +261,32 @@ export class Trainer {
     this.#setup = this.#earlier = undefined
   }
 
-  async #train(): Promise<TrainerResult> {
-    const { config, joins } = this.#options
-    const { size } = this.#group
-    if (config.batchSize < size && !joins && !config.exact) {
+  /** In the next group or again in the same one: from the newest state of any rank to the end. */
+  async #train(settled: Settled | undefined): Promise<TrainerResult> {
+    await this.#clear()
+    const { config, task, baseUrl, warm, joins } = this.#options
+    const { group } = this.#groups
+    const { size } = group
+    if (!this.#entered && config.batchSize < size && !joins && !config.exact) {
       throw new TabringError(
         'config.invalid',
         `batchSize: expected at least one sample for each of the ${size} ranks, got ${config.batchSize}. Use a larger batch or fewer ranks.`,
       )
     }
-    for (;;) {
-      try {
-        return await this.#onDevice(await this.#load())
-      } catch (error) {
-        await this.#recover(error)
-      }
-    }
-  }
-
-  /** Loads what the ranks of a group need before they make a model; what an earlier group has loaded stays. */
-  async #load(): Promise<TaskData> {
-    const { config, task, baseUrl, onEvent, given, warm } = this.#options
-    const group = this.#group
-    const { rank, size: worldSize } = group
-    const isFirst = this.#data === undefined
-    if (isFirst) onEvent({ event: 'phase', phase: 'load', rank })
-    let limitMs: number | undefined
-    if (!this.#isSynchronized) {
-      const hasOtherRanks = this.#hasOtherRanks
-      const { suspect: own } = this.#loop.lost
-      const hasGiven = this.#given !== null
-      const brought = { suspect: own, losses: 0, faults: 0, wentBackTo: 0, hasGiven, hasOtherRanks }
-      const { suspect, step, differed, ...settled } = await synchronizeStates(
-        group,
-        this.#kept,
-        brought,
-        config.exact,
-        (doneBytes, totalBytes) => this.#tellState(doneBytes, totalBytes),
-      )
-      this.#isSynchronized = true
-      this.#hasOtherRanks = settled.hasOtherRanks
-      limitMs = settled.limitMs
-      this.#loop.lost.suspect = suspect
-      if (isFirst) onEvent({ event: 'regrouped', step, worldSize, rank })
-      if (differed) onEvent({ event: 'unlike', step, ...differed, rank })
-    }
-    if (this.#given === null) await this.#shareGiven(given, limitMs)
+    if (settled) this.#take(settled)
+    this.#entered = group
+    await this.#shareGiven(settled)
     this.#data ??= warm?.data ?? (await task.load({ config, given: this.#given, baseUrl }))
     if (config.resume && !this.#kept.newest) {
       const { resumeRun } = await checkpointing()
       const { count } = this.#data.train
       this.#resumed = await resumeRun(group, config, task.meta, count, this.#checkpoints)
     }
-    return this.#data
+    return this.#onDevice(this.#data)
   }
 
-  /** errors: those of `shareGiven`. */
-  async #shareGiven(own: Uint8Array | undefined, limitMs?: number): Promise<void> {
-    const { config, task, onEvent } = this.#options
-    const group = this.#group
-    const onProgress = (doneBytes: number, totalBytes: number) =>
-      onEvent({ event: 'given', doneBytes, totalBytes, rank: group.rank })
-    this.#given = await shareGiven(group, config, task.meta, own, limitMs, onProgress)
-  }
-
-  #tellState(doneBytes: number, totalBytes: number): void {
-    this.#options.onEvent({ event: 'state', doneBytes, totalBytes, rank: this.#group.rank })
-  }
-
-  /** Tells which neighbours fall silent in the current group. */
-  #tellSilence(): void {
-    const group = this.#group
-    group.onsuspect = (who, isSilent) =>
-      this.#options.onEvent({ event: 'silent', who, isSilent, rank: group.rank })
-  }
-
-  /** Makes the next attempt possible after `error`, or throws it. */
-  async #recover(error: unknown): Promise<void> {
-    const { config, signal, isElastic, onEvent } = this.#options
-    if (signal?.aborted) throw error
-    if (error instanceof Eviction) this.#evict(error)
-    const place = { group: this.#group, runtime: this.#runtime }
-    if (isNan(error) && !place.group.error) {
-      // Done again up to the step in question, whose ops are then looked at one by one; all ranks are here with the same error.
-      const { goesBackTo } = this.#loop.lost
-      if (goesBackTo === undefined || config.strategy === 'alone') throw error
-      this.#kept.backTo(goesBackTo)
-      // One that has joined since may lack what the others have kept.
-      if (isElastic && place.group.size > 1) this.#isSynchronized = false
-    } else {
-      if (config.exact) await this.#keepNow()
-      this.#loop.progress = undefined
-      const { stepMs, lost } = this.#loop
-      const after = this.#recovery.after(error, place, this.#kept, () => ({
-        suspect: lost.suspect,
-        stepMs,
-        hasGiven: this.#given !== null,
-        hasOtherRanks: this.#hasOtherRanks,
-      }))
-      const next = await after.catch((thrown) => {
-        if (thrown instanceof Eviction) return thrown
-        throw thrown
-      })
-      if (next instanceof Eviction) return this.#recover(next)
-      this.#runtime = next.runtime
-      this.#hasOtherRanks = next.hasOtherRanks
-      lost.suspect = next.suspect
-      this.#isSynchronized = true
-      const { giver, group } = next
-      if (isElastic && group !== place.group) {
-        const { rank, size: worldSize } = group
-        onEvent({ event: 'regrouped', step: next.step, worldSize, rank })
-        if (next.differed) onEvent({ event: 'unlike', step: next.step, ...next.differed, rank })
-      }
-      if (giver !== undefined)
-        await this.#shareGiven(giver === group.rank ? this.#given! : undefined)
-    }
+  /** Frees what the attempt before has left. */
+  async #clear(): Promise<void> {
     this.#timeouts.forSetup()
     // What a step may still give to the device must not meet buffers that are gone.
     await this.#loop.settle()
@@ -420,13 +297,61 @@ export class Trainer {
     this.#setup = undefined
   }
 
-  /** Ends the group without the evicted ranks, also where these do not agree. errors: `error` on one of them. */
-  #evict(error: Eviction): void {
-    const { ranks } = error
-    const group = this.#group
-    if (ranks.includes(group.rank)) throw error
-    group.abort(new RunError('peer.lost', error.message, { ranks }))
-    this.#options.onEvicted?.(ranks)
+  /** Takes what all ranks of the group have settled. */
+  #take({ suspect, step, differed, hasOtherRanks }: Settled): void {
+    const { isElastic, onEvent } = this.#options
+    const { group } = this.#groups
+    const { rank, size: worldSize } = group
+    this.#hasOtherRanks = hasOtherRanks
+    this.#loop.lost.suspect = suspect
+    const isFirst = this.#entered === undefined
+    if (isFirst || (isElastic && group !== this.#entered))
+      onEvent({ event: 'regrouped', step, worldSize, rank })
+    if (differed && (isFirst || isElastic)) onEvent({ event: 'unlike', step, ...differed, rank })
+  }
+
+  /** Brings what a person gave to the ranks that lack it. errors: those of `shareGiven`. */
+  async #shareGiven(settled: Settled | undefined): Promise<void> {
+    const { config, task, onEvent, given } = this.#options
+    const { group } = this.#groups
+    const { rank } = group
+    const { giver, limitMs } = settled ?? {}
+    if (giver === undefined && this.#given !== null) return
+    const own = giver === undefined ? given : giver === rank ? this.#given! : undefined
+    const onProgress = (doneBytes: number, totalBytes: number) =>
+      onEvent({ event: 'given', doneBytes, totalBytes, rank })
+    this.#given = await shareGiven(group, config, task.meta, own, limitMs, onProgress)
+  }
+
+  /** Tells which neighbours fall silent in a group. */
+  #tellSilence(group: ProcessGroup): void {
+    group.onsuspect = (who, isSilent) =>
+      this.#options.onEvent({ event: 'silent', who, isSilent, rank: group.rank })
+  }
+
+  async #regroup(
+    ended: ProcessGroup,
+    regroup: (ended: ProcessGroup) => Promise<ProcessGroup>,
+  ): Promise<ProcessGroup> {
+    const { isElastic, config, onEvent } = this.#options
+    const { error } = ended
+    const hasOtherRanks = isElastic && !isLoss(error)
+    if (hasOtherRanks && error && !isDiverged(error)) {
+      const who = endFactsOf(error).ranks?.[0] ?? null
+      onEvent({ event: 'lost', text: error.message, who, rank: ended.rank })
+    }
+    // What is asked for from now on is for the step after.
+    this.#loop.isRegroupAsked = false
+    const group = await regroup(ended)
+    const { restMs } = this.#timeouts
+    this.#timeouts = new PhaseTimeouts(group, { group: ended, restMs })
+    this.#tellSilence(group)
+    if (hasOtherRanks) {
+      // Measured between other ranks, like those of the run that this one resumes.
+      if (!config.exact) this.#links.forget()
+      this.#hasOtherRanks = true
+    }
+    return group
   }
 
   /** An exact rank continues with what it has compiled, unless it has to begin again or has another device. */
@@ -439,12 +364,26 @@ export class Trainer {
     return setUpRank(options)
   }
 
-  /** Keeps the state after the newest step that ended here. Exact: another rank's differs by one step at most, and the newest counts for all. */
+  /** After a loss that is not a number the steps are done again up to the one in question, whose ops are then looked at one by one. */
+  #goesBack(error: unknown): boolean {
+    if (!isNan(error)) return false
+    const { goesBackTo } = this.#loop.lost
+    if (goesBackTo === undefined || this.#options.config.strategy === 'alone') throw error
+    this.#kept.backTo(goesBackTo)
+    return true
+  }
+
+  /**
+   * Exact: keeps the state after the newest step that ended here. Another rank's differs by one step at most, and the newest counts for all.
+   */
   async #keepNow(): Promise<void> {
-    await this.#loop.settle()
+    const { config } = this.#options
+    if (config.exact) await this.#loop.settle()
     const { progress } = this.#loop
+    this.#loop.progress = undefined
     const { newest } = this.#kept
-    if (!this.#setup || !progress || (newest && progress.step <= newest.progress.step)) return
+    if (!config.exact || !this.#setup || !progress) return
+    if (newest && progress.step <= newest.progress.step) return
     try {
       this.#kept.add(await keepState(this.#setup.parts, progress, this.#logFile))
     } catch {
@@ -455,8 +394,7 @@ export class Trainer {
   /** Model, optimizer and programs on the current device, from the kept state on to the end. */
   async #onDevice(data: TaskData): Promise<TrainerResult> {
     const { config, task, onEvent, signal } = this.#options
-    const group = this.#group
-    const runtime = this.#runtime
+    const { group, runtime } = this.#groups
     const { rank, size } = group
     const phase = (name: Phase) => {
       signal?.throwIfAborted()
@@ -600,7 +538,7 @@ export class Trainer {
       samples,
       seconds,
       timeline: this.#loop.timeline.entries,
-      lostDevices: this.#recovery.lostDevices,
+      lostDevices: this.#groups.lostDevices,
       record: this.#record,
     }
     if (!shared.isWhole) {
@@ -645,7 +583,7 @@ export class Trainer {
     const { meta } = task
     const { step, best } = resumed.progress
     const accuracy = meta.metric.name === 'accuracy' ? { bestAccuracy: best } : {}
-    const { rank } = this.#group
+    const { rank } = this.#groups.group
     const { differencesOf } = await checkpointing()
     const found = differencesOf(meta, resumed.record, record)
     const other = this.#bits.differenceFrom(resumed.log)
@@ -669,7 +607,7 @@ export class Trainer {
   get #savedRecord(): Partial<RunRecord> | undefined {
     if (this.#hasOtherRanks) return undefined
     const saved = this.#resumed?.record
-    return saved?.worldSize === this.#group.size ? saved : undefined
+    return saved?.worldSize === this.#groups.group.size ? saved : undefined
   }
 }
 

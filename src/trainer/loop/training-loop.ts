@@ -25,7 +25,7 @@ import { LostSteps } from './lost-steps.ts'
 import { Pace } from './pace.ts'
 import { Pause } from './pause.ts'
 import type { PhaseTimeouts } from './phase-timeouts.ts'
-import { Regrouping } from './recovery.ts'
+import { Regrouping } from './run-groups.ts'
 import { randomScalarsFor } from './training-step.ts'
 
 /** With one rank, steps that may be under way on the device while the next batch is made. */

@@ -3,7 +3,7 @@ import { type ElasticMessage, encodeElasticMessage } from '../../../src/peer/ela
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { EpochLinks } from '../../../src/peer/link/epoch-link.ts'
 import { memoryPair } from '../../../src/peer/link/memory-link.ts'
-import { isRankLost } from '../../../src/trainer/loop/recovery.ts'
+import { isRankLost } from '../../../src/trainer/loop/run-groups.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import type { RunEvent } from '../../../src/worker/api.ts'
 import { RunMember } from '../../../src/worker/compute/run-member.ts'

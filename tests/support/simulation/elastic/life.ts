@@ -6,18 +6,11 @@ import type { ProcessGroup } from '../../../../src/peer/group/group.ts'
 import { nonGroupMember } from '../../../../src/peer/group/non-group-member.ts'
 import type { Link } from '../../../../src/peer/link/link.ts'
 import { memberOf } from '../../../../src/peer/room/lives.ts'
-import { isRankLost, Recovery, Regrouping } from '../../../../src/trainer/loop/recovery.ts'
-import { synchronizeStates } from '../../../../src/trainer/loop/synchronize-states.ts'
+import { isRankLost, Regrouping, RunGroups } from '../../../../src/trainer/loop/run-groups.ts'
 import { beginning, type KeptState } from '../../../../src/trainer/saves/kept-state.ts'
 import { KeptStates } from '../../../../src/trainer/saves/kept-states.ts'
 import type { RunEvent } from '../../../../src/trainer/watch/run-events.ts'
-import {
-  endFactsOf,
-  GpuError,
-  messageOf,
-  PeerError,
-  TabringError,
-} from '../../../../src/util/errors.ts'
+import { endFactsOf, GpuError, messageOf, PeerError } from '../../../../src/util/errors.ts'
 import { orAbort } from '../../../../src/util/or-abort.ts'
 import { type GroupPlace, RunMember } from '../../../../src/worker/compute/run-member.ts'
 import { cheapSigner } from '../../cheap-signer.ts'
@@ -82,8 +75,8 @@ export class Life {
   readonly #former: FormerLife | null
   readonly #abort = new AbortController()
   readonly #kept = new KeptStates()
-  readonly #recovery: Recovery
-  #runtime: Runtime
+  readonly #firstDevice: Runtime
+  #groups: RunGroups | undefined
   #loseDevice: () => void = () => undefined
   #view: RunMember | undefined
 
@@ -103,22 +96,7 @@ export class Life {
     this.isFounder = founding !== null
     this.roster = founding ?? { ballot: 0, members: [] }
     this.#former = former
-    this.#runtime = this.#openDevice()
-    this.#recovery = new Recovery({
-      env: place,
-      warn: (text) => world.note(`${this.id}: ${text}`),
-      isElastic: true,
-      isExact: true,
-      reopen: async () => {
-        await world.sleep(this, reopenMs)
-        return this.#openDevice()
-      },
-      regroup: async (ended) => {
-        this.#isRegroupAsked = false
-        this.group = await this.elastic.after(ended)
-        return this.group
-      },
-    })
+    this.#firstDevice = this.#openDevice()
   }
 
   get isAlive(): boolean {
@@ -256,59 +234,35 @@ export class Life {
     return group
   }
 
-  /** As `Trainer` does. */
   async #train(): Promise<void> {
     const { ballot } = this.roster
-    this.group = await this.elastic.first()
-    try {
-      await this.#trainOn(this.isFounder && this.group.epoch === ballot)
-    } catch (thrown) {
-      this.#abortGroup(thrown)
-      throw thrown
-    }
-  }
-
-  /** From group to group. `isFirst`: the group with which the run begins. */
-  async #trainOn(isFirst: boolean): Promise<void> {
-    let isSynchronized = isFirst
-    for (;;) {
-      try {
-        if (!isSynchronized) {
-          const brought = {
-            suspect: 0,
-            losses: 0,
-            faults: 0,
-            wentBackTo: 0,
-            hasGiven: false,
-            hasOtherRanks: true,
-          }
-          const { step } = await synchronizeStates(this.group!, this.#kept, brought, true)
-          isSynchronized = true
-          this.#resume(step)
-        }
-        await this.#takeSteps(this.group!)
-        return
-      } catch (error) {
-        if (this.#abort.signal.aborted) throw error
-        const place = { group: this.group!, runtime: this.#runtime }
-        this.#keep()
-        const brought = () => ({ suspect: 0, hasGiven: false, hasOtherRanks: true })
-        const next = await this.#recovery.after(error, place, this.#kept, brought)
-        this.#runtime = next.runtime as Runtime
-        isSynchronized = true
-        this.#resume(next.step)
-      }
-    }
-  }
-
-  /** A failure of this rank, for the others. */
-  #abortGroup(thrown: unknown): void {
-    const { group } = this
-    if (!group || group.error || !(thrown instanceof TabringError)) return
-    const { hasTrained } = this
-    const own = { joins: !this.isFounder, hasTrained }
-    const { codeForOthers } = this.#recovery.failed(thrown, own)
-    group.abort(new PeerError(codeForOthers, thrown.message))
+    const group = await this.elastic.first()
+    this.group = group
+    this.#groups = new RunGroups({
+      ...{ group, runtime: this.#firstDevice, kept: this.#kept, signal: this.#abort.signal },
+      ...{ env: this.place, warn: (text) => this.#world.note(`${this.id}: ${text}`) },
+      ...{ isElastic: true, isExact: true, joins: !this.isFounder },
+      synchronizesFirst: group.epoch !== ballot,
+      reopen: async () => {
+        await this.#world.sleep(this, reopenMs)
+        return this.#openDevice()
+      },
+      regroup: async (ended) => {
+        this.#isRegroupAsked = false
+        this.group = await this.elastic.after(ended)
+        return this.group
+      },
+      run: {
+        hasTrained: () => this.hasTrained,
+        brought: () => ({ suspect: 0, hasGiven: false, hasOtherRanks: true }),
+        keepNow: async () => this.#keep(),
+        goesBack: () => false,
+      },
+    })
+    await this.#groups.run(async (settled) => {
+      if (settled) this.#resume(settled.step)
+      await this.#takeSteps(this.group!)
+    })
   }
 
   #keep(): void {
@@ -386,7 +340,8 @@ export class Life {
 
   /** errors: `gpu.lost`. */
   async #useDevice(): Promise<void> {
-    const reason = await Promise.race([this.#runtime.gpu.lost, undefined])
+    const { gpu } = this.#groups!.runtime as Runtime
+    const reason = await Promise.race([gpu.lost, undefined])
     if (reason !== undefined) throw new GpuError('gpu.lost', `device: ${reason}.`)
   }
 }
