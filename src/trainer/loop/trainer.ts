@@ -8,24 +8,13 @@ import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
 import { adapterLine } from '../../util/adapter-words.ts'
 import { endFactsOf, TabringError } from '../../util/errors.ts'
-import { loadPart } from '../../util/load-part.ts'
-import {
-  beginning,
-  keepState,
-  type Progress,
-  type RunParts,
-  restoreState,
-} from '../saves/kept-state.ts'
-import { KeptStates } from '../saves/kept-states.ts'
-import type { CheckpointPlace, ResumedRun } from '../saves/run-checkpoint.ts'
-import { type SavedFile, Saves } from '../saves/save-requests.ts'
-import { canBeSaved } from '../settings/config.ts'
-import { scoreOf } from '../settings/demo-meta.ts'
+import { RunStates, type RunStatesOptions } from '../saves/run-states.ts'
+import type { SavedFile } from '../saves/save-requests.ts'
 import type { QueryAnswer, TaskData } from '../settings/task.ts'
 import { tellCollective } from '../watch/log-collective.ts'
 import { ModelQueries } from '../watch/model-queries.ts'
 import type { Phase, RankName, RunRecord, TrainerResult } from '../watch/run-events.ts'
-import { isLogged, RunLog, type RunLogFile } from '../watch/run-log.ts'
+import { isLogged, RunLog } from '../watch/run-log.ts'
 import { shareGiven } from './given-data.ts'
 import { isNan } from './lost-steps.ts'
 import { exchangeLimitMs, PhaseTimeouts } from './phase-timeouts.ts'
@@ -36,7 +25,7 @@ import { RunLinks } from './run-links.ts'
 import { setUpRank } from './set-up-rank.ts'
 import { settleRecord } from './settle-record.ts'
 import type { Settled } from './synchronize-states.ts'
-import { type LoopOptions, TrainingLoop } from './training-loop.ts'
+import { type LoopEnd, type LoopOptions, TrainingLoop } from './training-loop.ts'
 import type { WarmedUp } from './warm-up.ts'
 
 /** In the log that is saved with a run: hashes, assignments, members of groups, some 100 kB each. */
@@ -44,13 +33,12 @@ const maxLogged = 1000
 
 export interface TrainerOptions
   extends Omit<RunGroupsOptions, 'run' | 'kept' | 'isExact' | 'onState'>,
-    LoopOptions {
+    LoopOptions,
+    RunStatesOptions {
   /** Where relative data addresses start; the page's own address. */
   readonly baseUrl: string
   /** Keeps tuned kernel choices between visits. */
   readonly tuneStore?: TuneStore
-  /** Where checkpoints go and come from, if `config` asks for some. */
-  readonly checkpoints?: CheckpointPlace
   /** Data that a person gave on this rank, if `config.data` is `given`; the other ranks get it from here. */
   readonly given?: Uint8Array
   /** This rank, for the log; default: its number. */
@@ -79,18 +67,14 @@ export class Trainer {
   #setup: RankSetup | undefined
   /** With `exact`, of an earlier group or `warmUp`: what this rank has compiled. */
   #earlier: RankSetup | undefined
-  #record: RunRecord | undefined
   readonly #links = new RunLinks()
   #timeouts: PhaseTimeouts
   readonly #queries: ModelQueries
-  readonly #saves: Saves
+  readonly #states: RunStates
   readonly #loop: TrainingLoop
   readonly #groups: RunGroups
   /** The newest in which this rank has begun. */
   #entered: ProcessGroup | undefined
-  readonly #kept = new KeptStates()
-  /** The checkpoint that this run continues from. */
-  #resumed: ResumedRun | undefined
   #data: TaskData | undefined
   /** Not those with which the run began. */
   #hasOtherRanks: boolean
@@ -98,9 +82,6 @@ export class Trainer {
   #given: Uint8Array<ArrayBuffer> | null = null
   /** When training began, in the first attempt. */
   #beganMs: number | undefined
-  #hasReportedResume = false
-  /** Of the run that this one continues to the bit. */
-  #logBefore: RunLogFile | undefined
   readonly #log = new RunLog(maxLogged)
   readonly #bits: RunBits
 
@@ -117,15 +98,8 @@ export class Trainer {
     this.#earlier = options.warm?.setup
     this.#bits = new RunBits(this.#log, onEvent, options.self, options.warm?.proved)
     this.#queries = new ModelQueries(options.task)
-    this.#saves = new Saves({
-      write: async (run, isKept) => {
-        const { writeRun } = await checkpointing()
-        return writeRun(run, this.#checkpoints, isKept)
-      },
-      tell: (event) => options.onEvent({ ...event, rank: this.#groups.group.rank }),
-      now: () => performance.now(),
-    })
-    this.#loop = new TrainingLoop(options, this.#queries, this.#saves)
+    this.#states = new RunStates(options, this.#log)
+    this.#loop = new TrainingLoop(options, this.#queries, this.#states)
     const { regroup, config } = options
     this.#groups = new RunGroups({
       ...options,
@@ -133,7 +107,7 @@ export class Trainer {
       isExact: config.exact,
       onState: (doneBytes, totalBytes) =>
         options.onEvent({ event: 'state', doneBytes, totalBytes, rank: this.#groups.group.rank }),
-      kept: this.#kept,
+      kept: this.#states.kept,
       run: {
         hasTrained: () => !this.#loop.isBeforeFirstStep,
         brought: () => ({
@@ -155,10 +129,10 @@ export class Trainer {
       const { onEvent, group } = this.#options
       onEvent({ event: 'phase', phase: 'load', rank: group.rank })
       const result = await this.#groups.run((settled) => this.#train(settled))
-      this.#saves.end()
+      this.#states.saves.end()
       return result
     } catch (thrown) {
-      this.#saves.end(thrown)
+      this.#states.saves.end(thrown)
       throw thrown
     }
   }
@@ -181,13 +155,13 @@ export class Trainer {
 
   /** The step from which the run would continue with what this rank has: an exact one keeps its newest when a rank is lost. */
   get heldStep(): number {
-    const kept = this.#start.step
+    const kept = this.#states.start.step
     return this.#options.config.exact ? Math.max(kept, this.#loop.progress?.step ?? 0) : kept
   }
 
   /** Record of what decides the run's bits, once it is settled. */
   get record(): RunRecord | undefined {
-    return this.#record
+    return this.#states.record
   }
 
   /** Time of a step now, and bytes that a link must carry for it; undefined before the first step. units: ms, bytes. */
@@ -235,11 +209,7 @@ export class Trainer {
    * errors: `config.invalid` for a run without it, `graph.misuse` and those of the run where it ends first, `file.unwritable`, the folder's.
    */
   async save(): Promise<SavedFile> {
-    if (canBeSaved(this.#options.config)) return this.#saves.ask()
-    throw new TabringError(
-      'config.invalid',
-      'save: this run cannot be saved: it needs one model and the setting saves. Start it with them.',
-    )
+    return this.#states.ask()
   }
 
   /** Returns what the task's look `name` gives for `input`: between two steps while it trains, at once in a pause and after the run's end. errors: those of `ModelQueries.ask`. */
@@ -256,7 +226,7 @@ export class Trainer {
   /** Frees what the run holds on the device, the trained parameters included. The trainer is of no use afterwards. */
   destroy(): void {
     this.#queries.destroy()
-    this.#saves.letGo()
+    this.#states.saves.letGo()
     for (const one of [this.#setup, this.#earlier]) one?.destroy()
     this.#setup = this.#earlier = undefined
   }
@@ -277,11 +247,7 @@ export class Trainer {
     this.#entered = group
     await this.#shareGiven(settled)
     this.#data ??= warm?.data ?? (await task.load({ config, given: this.#given, baseUrl }))
-    if (config.resume && !this.#kept.newest) {
-      const { resumeRun } = await checkpointing()
-      const { count } = this.#data.train
-      this.#resumed = await resumeRun(group, config, task.meta, count, this.#checkpoints)
-    }
+    await this.#states.resume(group, this.#data.train.count)
     return this.#onDevice(this.#data)
   }
 
@@ -291,7 +257,7 @@ export class Trainer {
     // What a step may still give to the device must not meet buffers that are gone.
     await this.#loop.settle()
     this.#queries.destroy()
-    this.#saves.letGo()
+    this.#states.saves.letGo()
     if (this.#setup?.enter) this.#earlier = this.#setup
     else this.#setup?.destroy()
     this.#setup = undefined
@@ -358,7 +324,7 @@ export class Trainer {
   async #setUp(options: RankSetupOptions): Promise<RankSetup> {
     const earlier = this.#earlier
     this.#earlier = undefined
-    if (earlier?.enter && earlier.runtime === options.runtime && this.#kept.newest)
+    if (earlier?.enter && earlier.runtime === options.runtime && this.#states.kept.newest)
       return earlier.enter(options)
     earlier?.destroy()
     return setUpRank(options)
@@ -369,7 +335,7 @@ export class Trainer {
     if (!isNan(error)) return false
     const { goesBackTo } = this.#loop.lost
     if (goesBackTo === undefined || this.#options.config.strategy === 'alone') throw error
-    this.#kept.backTo(goesBackTo)
+    this.#states.kept.backTo(goesBackTo)
     return true
   }
 
@@ -381,11 +347,11 @@ export class Trainer {
     if (config.exact) await this.#loop.settle()
     const { progress } = this.#loop
     this.#loop.progress = undefined
-    const { newest } = this.#kept
+    const { newest } = this.#states.kept
     if (!config.exact || !this.#setup || !progress) return
     if (newest && progress.step <= newest.progress.step) return
     try {
-      this.#kept.add(await keepState(this.#setup.parts, progress, this.#logFile))
+      await this.#states.keep(this.#setup.parts, progress)
     } catch {
       // The device had a part of it alone, and is lost: the run continues from an earlier state.
     }
@@ -393,157 +359,52 @@ export class Trainer {
 
   /** Model, optimizer and programs on the current device, from the kept state on to the end. */
   async #onDevice(data: TaskData): Promise<TrainerResult> {
-    const { config, task, onEvent, signal } = this.#options
+    const { config, onEvent, signal, linksBefore } = this.#options
     const { group, runtime } = this.#groups
-    const { rank, size } = group
-    const phase = (name: Phase) => {
+    const states = this.#states
+    const { rank, size: worldSize } = group
+    const onPhase = (phase: Phase) => {
       signal?.throwIfAborted()
-      onEvent({ event: 'phase', phase: name, rank })
+      onEvent({ event: 'phase', phase, rank })
     }
+    const hasOtherRanks = this.#hasOtherRanks
+    const saved = hasOtherRanks ? undefined : states.savedRecord(worldSize)
     const links = await this.#links.settle(group, {
-      saved: this.#savedRecord?.links,
-      before: this.#hasOtherRanks ? undefined : this.#options.linksBefore,
-      isQuick: config.exact && this.#hasOtherRanks,
+      saved: saved?.links,
+      before: hasOtherRanks ? undefined : linksBefore,
+      isQuick: config.exact && hasOtherRanks,
     })
-    const measuredCapMb = this.#savedRecord?.bucketCapMb ?? bucketCapMbFor(links)
-    // Loaded beside the compilation: before the first step, and not between two.
-    const saving = config.checkpointEvery || canBeSaved(config) ? checkpointing() : undefined
-    saving?.catch(() => undefined)
-    const setup = await this.#setUp({
-      ...this.#options,
-      data,
-      runtime,
-      group,
-      bucketCapMb: measuredCapMb,
-      variants: this.#record?.measured,
-      stepsDone: this.#start.step,
-      onPhase: phase,
-    })
+    const bucketCapMb = saved?.bucketCapMb ?? bucketCapMbFor(links)
+    const prepared = states.prepare()
+    prepared.catch(() => undefined)
+    const place = { data, runtime, group, bucketCapMb, onPhase }
+    const { measured: variants } = states.record ?? {}
+    const stepsDone = states.start.step
+    const setup = await this.#setUp({ ...this.#options, ...place, variants, stepsDone })
     this.#setup = setup
-    const { shared, replicas, draws, parts, step, check } = setup
-    await saving
-    const own = {
-      config,
-      worldSize: size,
-      shares: setup.rowsOf,
-      bucketCapMb: config.bucketCapMb ?? measuredCapMb,
-      buckets: setup.buckets.map(({ parameters, elements }) => ({
-        parameters: parameters.map(({ name }) => name),
-        elements,
-      })),
-      variants: { ...step.prepared.chosen },
-      measured: { ...runtime.variants },
-      links,
-    }
-    const { newest } = this.#kept
-    const bits = await this.#bits.own(setup, newest?.log, rank)
-    const on = { adapter: adapterOf(runtime), device: adapterLine(runtime.facts) }
-    const settled = await settleRecord(group, own, on, bits)
-    this.#record = settled.record
-    this.#bits.take(settled.bits, settled.record.adapters, settled.devices)
-    onEvent({ event: 'devices', devices: settled.devices, rank })
-    const keep = async (progress: Progress) => {
-      this.#kept.add(await keepState(parts, progress, this.#logFile))
-    }
-    if (newest) restoreState(parts, newest)
-    else await this.#resume(parts, this.#record)
-    // One rank may have given them to those that join.
-    await parts.limits?.agree(replicas)
-    this.#log.begin(newest ? newest.log : this.#logBefore)
-    const took = settled.bits.map((own) => own.took)
-    const assigned = setup.assignment?.(took, this.#bits.areChecked) ?? []
-    this.#bits.tell(this.#start.step, assigned, rank)
-    if (!newest && this.#resumed) await keep(this.#start)
-    this.#loop.progress = this.#start
-    // Of an exact run's kept states the ranks have compared the hashes when they met.
-    if (!config.exact || !newest) await check?.compare(replicas, this.#start.step)
-    const { slice } = draws
-    const modelFacts = { config, data, rank, worldSize: size, slice, runtime }
+    await prepared
+    const { shared, replicas, draws, check } = setup
+    const hasKept = states.kept.newest !== undefined
+    await this.#settle(setup, links, bucketCapMb)
+    const { start: first } = states
+    this.#loop.progress = first
+    // Of an exact run's kept states the ranks have compared the hashes when they synchronized.
+    if (!config.exact || !hasKept) await check?.compare(replicas, first.step)
+    const modelFacts = { config, data, rank, worldSize, slice: draws.slice, runtime }
     this.#queries.begin({ ...modelFacts, model: shared.module, isWhole: shared.isWhole })
-
-    phase('train')
-    const isByClock = config.saves === 'auto' && config.checkpointEvery === undefined
-    if (canBeSaved(config) && isByClock && rank === 0) {
-      this.#saves.startClock()
-    }
+    onPhase('train')
+    states.startClock()
     this.#beganMs ??= performance.now()
-    const {
-      loss,
-      step: steps,
-      samples,
-      value,
-      best,
-      heldOutLoss,
-      trainValue,
-    } = await this.#loop.run({
-      group,
-      replicas,
-      patience: this.#timeouts,
-      step,
-      batches: setup.batches,
-      evaluation: setup.evaluation,
-      partAt: shared.parts?.rank ?? 0,
-      shareOutputs: shared.shareOutputs,
-      check,
-      deviceBytes: () => ('gpu' in runtime ? runtime.gpu.usedBytes : null),
-      first: this.#start,
+    const end = await this.#loop.run({
+      ...{ group, setup, first, timeouts: this.#timeouts },
       // An exact run continues from the newest step that ended, and not only where it has kept its state.
-      mayLackWhatFollows: config.exact && newest !== undefined,
-      keep,
-      save: async (progress, { isBest, isDue, isHeld }) => {
-        const beganMs = performance.now()
-        const { step } = progress
-        const { readRun, saveRun } = await checkpointing()
-        const { meta } = task
-        const { perEpoch } = draws
-        const samples = data.train.count
-        const log = this.#logFile
-        const now = { meta, record: this.#record!, progress, samples, perEpoch, log }
-        if (canBeSaved(config)) {
-          const state = await readRun(parts, now)
-          // An exact run's copies on other ranks count too.
-          const isDueHere = config.exact ? config.saves === 'auto' : isDue && rank === 0
-          const options = { beganMs, isDue: isDueHere, isHeld }
-          const score = scoreOf(meta.metric, progress.value)
-          await this.#saves.take({ step, isBest, score, state }, options)
-          return
-        }
-        try {
-          const name = await saveRun(parts, now, { group, place: this.#checkpoints, isBest })
-          onEvent({ event: 'checkpoint', step, name, isBest, rank })
-        } catch (error) {
-          // A full disk or a folder that is gone does not end the run: all ranks have this error, the next save may succeed, and without the last one the model is there.
-          if (!(error instanceof TabringError && /^(file|data)\./.test(error.code))) throw error
-          onEvent({ event: 'unsaved', step, code: error.code, text: error.message, rank })
-        }
-      },
-      findCause: setup.findNotFinite,
+      mayLackWhatFollows: config.exact && hasKept,
     })
-    await check?.compare(replicas, steps)
-    // Of all attempts, as the pauses are.
-    const seconds = (performance.now() - this.#beganMs - this.#loop.pausedMs) / 1000
-    const { metric } = task.meta
-    const isAccuracy = metric.name === 'accuracy'
-    const result: TrainerResult = {
-      steps,
-      loss,
-      trainValue,
-      metric,
-      heldOutLoss,
-      value,
-      best,
-      testAccuracy: isAccuracy ? value : Number.NaN,
-      bestAccuracy: isAccuracy ? best : Number.NaN,
-      paramHash: await shared.digest(runtime),
-      samples,
-      seconds,
-      timeline: this.#loop.timeline.entries,
-      lostDevices: this.#groups.lostDevices,
-      record: this.#record,
-    }
+    await check?.compare(replicas, end.step)
+    const result = await this.#resultOf(end, setup)
     if (!shared.isWhole) {
       // Gathered for the hash: from now on this rank can answer queries.
-      const whole = task.model(config, data)
+      const whole = this.#options.task.model(config, data)
       whole.loadStateDict(await shared.stateDict())
       this.#queries.begin({ ...modelFacts, model: whole, isWhole: true })
     }
@@ -552,65 +413,66 @@ export class Trainer {
     return result
   }
 
-  /** Where the loop begins: at the newest kept state, at the checkpoint, or at the very beginning. */
-  get #start(): Progress {
-    return this.#kept.newest?.progress ?? this.#resumed?.progress ?? beginning
+  /** Settles with the ranks what they train with, and puts the state of the run where it begins into the parts of a setup. */
+  async #settle(setup: RankSetup, links: LinkMeasurement, measuredCapMb: number): Promise<void> {
+    const { config, onEvent } = this.#options
+    const { group, runtime } = this.#groups
+    const { parts, replicas } = setup
+    const { rank, size: worldSize } = group
+    const states = this.#states
+    const own = {
+      config,
+      worldSize,
+      shares: setup.rowsOf,
+      bucketCapMb: config.bucketCapMb ?? measuredCapMb,
+      buckets: setup.buckets.map(({ parameters, elements }) => ({
+        parameters: parameters.map(({ name }) => name),
+        elements,
+      })),
+      variants: { ...setup.step.prepared.chosen },
+      measured: { ...runtime.variants },
+      links,
+    }
+    const bits = await this.#bits.own(setup, states.kept.newest?.log, rank)
+    const on = { adapter: adapterOf(runtime), device: adapterLine(runtime.facts) }
+    const { record, devices, bits: received } = await settleRecord(group, own, on, bits)
+    this.#bits.take(received, record.adapters, devices)
+    onEvent({ event: 'devices', devices, rank })
+    await states.restore(parts, record, (log) => this.#bits.differenceFrom(log))
+    // One rank may have given them to those that join.
+    await parts.limits?.agree(replicas)
+    const took = received.map((one) => one.took)
+    const assigned = setup.assignment?.(took, this.#bits.areChecked) ?? []
+    this.#bits.tell(states.start.step, assigned, rank)
+    await states.keepResumed(parts)
   }
 
-  get #checkpoints(): CheckpointPlace {
-    const { checkpoints } = this.#options
-    if (checkpoints) return checkpoints
-    throw new TabringError(
-      'config.invalid',
-      'checkpoints: this run has nowhere to store them. Omit checkpointEvery and resume.',
-    )
-  }
-
-  /** The part of the log in a kept state and a checkpoint. */
-  get #logFile(): RunLogFile | undefined {
-    const { config } = this.#options
-    return config.exact ? this.#log.file(config, null) : undefined
-  }
-
-  /** Takes the checkpoint over, where there is one, and tells of it once. */
-  async #resume(parts: RunParts, record: RunRecord): Promise<void> {
-    const resumed = this.#resumed
-    if (!resumed) return
-    await resumed.restore(parts)
-    if (this.#hasReportedResume) return
-    this.#hasReportedResume = true
-    const { task, onEvent } = this.#options
-    const { meta } = task
-    const { step, best } = resumed.progress
-    const accuracy = meta.metric.name === 'accuracy' ? { bestAccuracy: best } : {}
-    const { rank } = this.#groups.group
-    const { differencesOf } = await checkpointing()
-    const found = differencesOf(meta, resumed.record, record)
-    const other = this.#bits.differenceFrom(resumed.log)
-    if (other) found.push(other)
-    if (found.length === 0) this.#logBefore = resumed.log
-    // The saved record is rank 0's: others have kernels for rows of another number.
-    const differences = rank === 0 ? found : []
-    const { epoch } = resumed
-    const { stepsLeft, holders } = resumed
-    const held = holders === undefined ? {} : { holders }
-    const facts = { step, epoch, best, ...accuracy, ...held, stepsLeft, differences }
-    onEvent({ event: 'resumed', ...facts, rank })
+  async #resultOf(end: LoopEnd, { shared }: RankSetup): Promise<TrainerResult> {
+    const { metric } = this.#options.task.meta
+    const { step: steps, value, best, ...figures } = end
+    // Of all attempts, as the pauses are.
+    const seconds = (performance.now() - this.#beganMs! - this.#loop.pausedMs) / 1000
+    const isAccuracy = metric.name === 'accuracy'
+    return {
+      ...figures,
+      steps,
+      metric,
+      value,
+      best,
+      testAccuracy: isAccuracy ? value : Number.NaN,
+      bestAccuracy: isAccuracy ? best : Number.NaN,
+      paramHash: await shared.digest(this.#groups.runtime),
+      seconds,
+      timeline: this.#loop.timeline.entries,
+      lostDevices: this.#groups.lostDevices,
+      record: this.#states.record!,
+    }
   }
 
   /** Measurement of the ranks' links, in this run or the one before; undefined until then, and where it goes by a checkpoint's. */
   get links(): LinkMeasurement | undefined {
     return this.#links.newest
   }
-
-  /** Of the run that this one continues from, as far as it has the same ranks. Files of earlier versions have only a part of it. */
-  get #savedRecord(): Partial<RunRecord> | undefined {
-    if (this.#hasOtherRanks) return undefined
-    const saved = this.#resumed?.record
-    return saved?.worldSize === this.#groups.group.size ? saved : undefined
-  }
 }
 
 const adapterOf = ({ facts: { vendor, architecture } }: AnyRuntime) => `${vendor} ${architecture}`
-
-const checkpointing = () => loadPart('checkpoints', () => import('../saves/run-checkpoint.ts'))

@@ -1,18 +1,10 @@
-import type { ReplicaCheck } from '../../ddp/hashes/replica-check.ts'
-import {
-  noTimes,
-  type RunInputs,
-  type RunOutputs,
-  runTimesOf,
-  type StepProgram,
-} from '../../graph/plan/step-program.ts'
+import { noTimes, type RunOutputs, runTimesOf } from '../../graph/plan/step-program.ts'
 import { gradientWeight } from '../../graph/trace/trace.ts'
-import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
-import { type Evaluation, metricOf } from '../evaluate/evaluate.ts'
-import type { ShareBatch, ShareBatches } from '../evaluate/share-batches.ts'
+import { metricOf } from '../evaluate/evaluate.ts'
+import type { ShareBatch } from '../evaluate/share-batches.ts'
 import type { Progress } from '../saves/kept-state.ts'
-import type { Saves } from '../saves/save-requests.ts'
+import type { RunStates, SaveOptions } from '../saves/run-states.ts'
 import { canBeSaved, type TrainConfig, totalStepsOf } from '../settings/config.ts'
 import { isBetter } from '../settings/demo-meta.ts'
 import type { Task } from '../settings/task.ts'
@@ -25,7 +17,9 @@ import { LostSteps } from './lost-steps.ts'
 import { Pace } from './pace.ts'
 import { Pause } from './pause.ts'
 import type { PhaseTimeouts } from './phase-timeouts.ts'
+import type { RankSetup } from './rank-setup.ts'
 import { Regrouping } from './run-groups.ts'
+import { noRequests, type StepRequests, shareRequests } from './step-requests.ts'
 import { randomScalarsFor } from './training-step.ts'
 
 /** With one rank, steps that may be under way on the device while the next batch is made. */
@@ -46,50 +40,35 @@ export interface LoopOptions {
   readonly keepAfterMs?: number
 }
 
-/** Inputs of the loop from one loss of a device to the next. */
+/** Inputs of the loop in one group on one device. */
 export interface Attempt {
   readonly group: ProcessGroup
-  /** The ranks that train one model: `group`, or with the strategy `alone` this rank. */
-  readonly replicas: CollectiveGroup
-  readonly patience: PhaseTimeouts
-  readonly step: StepProgram
-  readonly batches: ShareBatches
-  readonly evaluation: Evaluation
-  /** Which part of a step this rank has, from 0; 0 where it has whole steps. */
-  readonly partAt: number
-  /** Shares a step's outputs with every rank. */
-  readonly shareOutputs: ((outputs: RunOutputs) => Promise<RunOutputs>) | undefined
-  /** Where there are several replicas. */
-  readonly check: Pick<ReplicaCheck, 'compare'> | undefined
-  /** Of all buffers on the device; null where it is none. */
-  readonly deviceBytes: () => number | null
-  /** Where it goes on from. */
+  readonly setup: RankSetup
+  readonly timeouts: PhaseTimeouts
+  /** Where it continues from. */
   readonly first: Progress
   /** True if an attempt before may have ended between that step and what follows it; the same on all ranks. */
   readonly mayLackWhatFollows: boolean
-  /** Keeps the state where the run could go on from; between steps. */
-  keep(progress: Progress): Promise<void>
-  /** Saves a checkpoint, or where `canBeSaved` reads what one would have; between steps, on all ranks. */
-  save(progress: Progress, options: SaveOptions): Promise<void>
-  /** Names the op by which a step's values on this rank stop being finite, from what the parameters are now; sends nothing. */
-  findCause(
-    inputs: RunInputs,
-    scalars: Readonly<Record<string, number>>,
-  ): Promise<string | undefined>
-}
-
-export interface SaveOptions {
-  readonly isBest: boolean
-  /** The settings or the course of the run say so, nobody asked for it. */
-  readonly isDue: boolean
-  /** No step follows soon: where `canBeSaved`, what was read can be saved until one does. */
-  readonly isHeld: boolean
 }
 
 /** Progress of the loop, and the other figures of its last evaluation and its last step. */
 export interface LoopEnd extends Progress {
   readonly heldOutLoss: number
   readonly trainValue: number
+}
+
+/** An attempt under way: figures of its newest step that has ended, and of its newest evaluation. */
+type Figures = { -readonly [Key in keyof LoopEnd]: LoopEnd[Key] }
+
+/** A step before it is taken. */
+interface NextStep {
+  readonly number: number
+  readonly epoch: number
+  readonly batch: ShareBatch
+  readonly scalars: Readonly<Record<string, number>>
+  readonly beganMs: number
+  /** True if `LiveSamples` takes it for its sample. */
+  readonly isSampled: boolean
 }
 
 /**
@@ -105,7 +84,7 @@ export class TrainingLoop {
   pausedMs = 0
   readonly #options: LoopOptions
   readonly #queries: ModelQueries
-  readonly #saves: Saves
+  readonly #states: RunStates
   readonly #pace: Pace
   /** True if all ranks are to continue in another group after the next step; it counts on rank 0. */
   isRegroupAsked = false
@@ -116,6 +95,10 @@ export class TrainingLoop {
   #stepBeganMs: number | undefined
   /** Time of the newest step that has ended. */
   #lastStepMs = 0
+  /** When it ended. */
+  #endedMs = 0
+  /** True after a loss that is not finite. */
+  #isLost = false
   /** The last step that was reported. */
   #reportedStep = 0
   #evaluated = 0
@@ -125,10 +108,10 @@ export class TrainingLoop {
   readonly #underWay: Promise<void>[] = []
   readonly #keepPace: KeepPace
 
-  constructor(options: LoopOptions, queries: ModelQueries, saves: Saves) {
+  constructor(options: LoopOptions, queries: ModelQueries, states: RunStates) {
     this.#options = options
     this.#queries = queries
-    this.#saves = saves
+    this.#states = states
     this.lost = new LostSteps(options)
     this.#pace = new Pace(options.config.maxStepsPerSec ?? 0)
     this.#keepPace = new KeepPace(performance.now(), options.keepAfterMs)
@@ -151,245 +134,266 @@ export class TrainingLoop {
     await Promise.allSettled(this.#underWay.splice(0))
   }
 
-  /** Takes the steps that are left. errors: `train.nan`, those of the programs and of the group. */
+  /** Takes the steps that are left. errors: `train.nan`, those of the programs and of the group; `Regrouping`. */
   async run(attempt: Attempt): Promise<LoopEnd> {
+    const { config } = this.#options
+    const { group, setup, first } = attempt
     const { gaps } = this.#queries
     await gaps.close()
     this.#lastStepMs = 0
+    this.#endedMs = 0
+    this.#isLost = false
+    this.#queries.step = first.step
+    this.#keepPace.begin()
+    const totalSteps = totalStepsOf(config, setup.batches.samples)
+    const now: Figures = { ...first, heldOutLoss: Number.NaN, trainValue: Number.NaN }
+    const mayLack = attempt.mayLackWhatFollows && first.step > 0
     try {
-      return await this.#run(attempt)
+      if (mayLack) await this.#follow(attempt, now, noRequests)
+      // A pause outlasts the group in which it began.
+      if (first.step > 0 && first.step < totalSteps)
+        await this.#hold(group, first.step, async () => {
+          if (canBeSaved(config)) await this.#save(attempt, first, { isHeld: true })
+        })
+      for await (const requests of this.#steps(attempt, now, totalSteps)) {
+        const isLast = now.step === totalSteps
+        const isQueried = gaps.isWaiting && !isLast
+        if (isQueried || requests.isForPause) await this.#drain()
+        await this.#follow(attempt, now, requests)
+        if (requests.isForPause && !isLast) await this.#hold(group, now.step)
+        if (isQueried) await gaps.one()
+        if (requests.isForRegroup && !isLast) throw new Regrouping(`after step ${now.step}`)
+      }
+      if (first.step === totalSteps && !mayLack) {
+        // A checkpoint of the last step: its own evaluation may be of an earlier one.
+        await this.#evaluate(attempt, now, false)
+        // What was saved is saved, but it may be wanted elsewhere, too.
+        if (canBeSaved(config)) await this.#save(attempt, progressIn(now), { isHeld: true })
+      }
+      return now
     } finally {
       this.#stepBeganMs = undefined
       gaps.open()
     }
   }
 
-  async #run(attempt: Attempt): Promise<LoopEnd> {
-    const { config, task, onEvent, signal, isElastic } = this.#options
-    const { group, replicas, patience, step, batches, evaluation, check, first } = attempt
-    const { rank, size } = group
-    const { metric } = task.meta
-    const { gaps } = this.#queries
-    const { perEpoch } = batches
-    const totalSteps = totalStepsOf(config, batches.samples)
-    let { samples, loss, value, best } = first
-    let heldOutLoss = Number.NaN
-    let trainValue = Number.NaN
-    let lastEnded = 0
-    let isLost = false
-    const { timeline, lost } = this
-    const { deviceBytes } = attempt
-    const firstStep = first.step
-    this.#queries.step = firstStep
-    this.#keepPace.begin()
+  /** Takes one step after the other; each gives what ranks ask for after it. With one rank the newest may still be on the device. */
+  async *#steps(attempt: Attempt, now: Figures, totalSteps: number): AsyncGenerator<StepRequests> {
+    const { config, onEvent, signal } = this.#options
+    const { group, setup, first } = attempt
+    const { batches, replicas, step, runtime } = setup
     const live = new LiveSamples({
       group,
       program: step,
-      timeline,
+      timeline: this.timeline,
       onEvent,
-      deviceBytes,
+      deviceBytes: () => ('gpu' in runtime ? runtime.gpu.usedBytes : null),
       // Alone, a step that is done again is not sampled, as it is not reported; ranks sample by what they have in common.
-      firstStep: size === 1 ? Math.max(firstStep, this.#reportedStep) : firstStep,
+      firstStep: group.size === 1 ? Math.max(first.step, this.#reportedStep) : first.step,
     })
-    /** Does the work between a step and the next: comparing, evaluation, kept states, checkpoints. */
-    const follow = async (number: number, request: StepRequests) => {
-      const epoch = Math.floor((number - 1) / perEpoch)
-      const isLast = number === totalSteps
-      const endsEpoch = number % perEpoch === 0
-      const isEvery = number % keepEvery === 0
-      const { saves, checkpointEvery: every, evaluateEvery } = config
-      const isDueNow =
-        every !== undefined && (isLast || endsEpoch || (every > 0 && number % every === 0))
-      const isCompared = number % config.hashEvery === 0
-      const isEvaluated =
-        isLast || endsEpoch || (evaluateEvery !== undefined && number % evaluateEvery === 0)
-      const isForOthers =
-        request.isForKeep || request.isForRegroup || (request.isForPause && isElastic)
-      const isKept = (isEvery || isForOthers) && !isLast
-      const isHeld = canBeSaved(config) && (request.isForPause || isLast)
-      const isSaved = isDueNow || isHeld || request.isForSave
-      if (isEvaluated || isKept || isSaved || isCompared) await this.#drain()
-      if (isCompared) await check?.compare(replicas, number)
-      let isBest = false
-      if (isEvaluated) {
-        onEvent({ event: 'phase', phase: 'evaluate', rank })
-        patience.forSetup()
-        const evaluated = await evaluation.run()
-        if (replicas === group && isLast) this.lost.checkLast(number, evaluated.loss)
-        heldOutLoss = evaluated.loss
-        value = evaluated.value
-        isBest = isBetter(metric, value, best)
-        if (isBest) best = value
-        if (number > this.#evaluated) {
-          this.#evaluated = number
-          const accuracy = metric.name === 'accuracy' ? { accuracy: value } : {}
-          const facts = { step: number, epoch, ...evaluated, metric: metric.name, ...accuracy }
-          onEvent({ event: 'evaluation', ...facts, rank })
-        }
-      }
-      const progress = { step: number, samples, loss, value, best }
-      if (isKept) {
-        const beganMs = performance.now()
-        await attempt.keep(progress)
-        this.#keepPace.kept(beganMs, performance.now())
-      }
-      if (isSaved) {
-        patience.forSetup()
-        await attempt.save(progress, {
-          isBest,
-          isDue: isDueNow || (isHeld && saves === 'auto'),
-          isHeld,
-        })
-      }
-      this.#queries.step = number
-      if (isEvaluated) this.progress = progress
-    }
-    const underWay = this.#underWay
-    const limit = size === 1 ? stepsAhead : 1
-    const mayLack = attempt.mayLackWhatFollows && firstStep > 0
-    // Nobody asks for anything.
-    if (mayLack) await follow(firstStep, requestsIn(0))
-    // A pause outlasts the group in which it began.
-    if (firstStep > 0 && firstStep < totalSteps)
-      await this.#hold(group, firstStep, async () => {
-        if (canBeSaved(config))
-          await attempt.save(first, { isBest: false, isDue: false, isHeld: true })
-      })
-    for (let number = firstStep + 1; number <= totalSteps; number++) {
+    // With `exact` the samples are to blame, and not the rank that has them: a step left out would depend on the number of ranks.
+    const leavesOut = replicas === group && config.parallel === 'dp' && !config.exact
+    const { lost } = this
+    for (let number = first.step + 1; number <= totalSteps; number++) {
       await this.#pace.next(signal)
       const isSampled = live.isDue(number)
       // With another under way its times would be shares of the gap between two answers, which may come at once.
       if (isSampled) await this.#drain()
-      const began = performance.now()
-      const epoch = Math.floor((number - 1) / perEpoch)
+      const beganMs = performance.now()
       const batch = batches.after(number - 1)
       const { count, inputs, firstRow } = batch
       const scalars = {
         count,
-        [gradientWeight]: weightOf(batch, replicas, group),
+        [gradientWeight]: replicas === group ? count / batch.globalCount : 1,
         ...randomScalarsFor(step, number - 1, firstRow),
       }
-      // With `exact` the samples are to blame, and not the rank that has them: a step left out would depend on the number of ranks.
-      const leavesOut = replicas === group && config.parallel === 'dp' && !config.exact
+      now.step = number
       if (lost.mayLose(number)) {
         await this.#drain()
-        const findCause = async () => (count > 0 ? attempt.findCause(inputs, scalars) : undefined)
+        const findCause = async () => (count > 0 ? setup.findNotFinite(inputs, scalars) : undefined)
         const found = await lost.find(group, number, leavesOut, findCause)
         if (found) {
           await lost.leaveOut(group, number, found)
-          this.progress = { step: number, samples, loss, value, best }
-          await follow(number, { ...requestsIn(0), isForKeep: true })
+          this.progress = progressIn(now)
+          yield { ...noRequests, isForKeep: true }
           continue
         }
       }
-      timeline.begin(step, number, totalSteps, isSampled)
+      const epoch = Math.floor((number - 1) / batches.perEpoch)
+      this.timeline.begin(step, number, totalSteps, isSampled)
       this.#stepBeganMs = performance.now()
-      // Of the ranks that have parts of a step, the first counts its samples.
-      if (attempt.partAt === 0) samples += count
-      const samplesSoFar = samples
-      const tellStep = (times: StepParts, beganMs: number, stateHash?: string) => {
-        if (number <= this.#reportedStep) return
-        this.#reportedStep = number
-        this.stepMs = patience.stepped(times)
-        this.#lastStepMs = times.total
-        if (number === firstStep + 1) void evaluation.prepare()
-        live.ended(number, times, beganMs)
-        onEvent({
-          event: 'step',
-          step: number,
-          totalSteps,
-          epoch,
-          loss,
-          value: trainValue,
-          rank,
-          samples: count,
-          globalSamples: batch.globalCount,
-          times,
-          bytesSent: group.stats().payloadBytesSent,
-          ...(stateHash !== undefined && { stateHash }),
-        })
-      }
-      const ended = (values: RunOutputs) => {
-        this.progress = undefined
-        loss = values.loss[0]
-        if (!Number.isFinite(loss)) {
-          // Of steps under way at once the first is the one in question.
-          if (!isLost) lost.suspect = number
-          isLost = true
-          throw lost.errorOf(number, loss, replicas.size > 1)
-        }
-        trainValue = metricOf(task, loss, values.metric?.[0])
-        const { parts, beganMs, endedMs, stateHash } = runTimesOf(values)
-        const from = Math.max(began, lastEnded)
-        lastEnded = endedMs
-        const times = { data: Math.max(0, beganMs - from), ...parts, total: endedMs - from }
-        tellStep(times, beganMs, stateHash)
-        this.progress = { step: number, samples: samplesSoFar, loss, value, best }
-      }
-      const watched = lost.isSuspect(number) && leavesOut ? step.prepared.trace.exchange : undefined
-      if (watched) watched.sentFinite = true
-      const asked = this.#agree(attempt)
-      // A separate replica whose rank has no samples in an epoch's last step stays as it is.
-      const isIdle = count === 0 && replicas !== group
-      if (isIdle) tellStep({ data: 0, ...noTimes, total: 0 }, began)
-      else underWay.push(step.run(inputs, scalars).then(attempt.shareOutputs).then(ended))
-      // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
-      underWay.at(-1)?.catch(() => undefined)
-      const taken = this.#drain(isSampled ? 0 : limit - 1)
-      if (watched) await lost.blame(group, number, watched, taken)
-      await taken
+      const asked = shareRequests(group, setup, () => this.#requests(attempt))
+      const next = { number, epoch, batch, scalars, beganMs, isSampled }
+      await this.#take(attempt, now, next, live, leavesOut)
       this.#stepBeganMs = undefined
       lost.stepped(group, number)
       await live.share(number)
-      const request = await asked()
-      const isQueried = gaps.isWaiting && number < totalSteps
-      if (isQueried || request.isForPause) await this.#drain()
-      await follow(number, request)
-      if (request.isForPause && number < totalSteps) await this.#hold(group, number)
-      if (isQueried) await gaps.one()
-      if (request.isForRegroup && number < totalSteps) throw new Regrouping(`after step ${number}`)
+      yield await asked()
     }
     await live.finish()
-    if (firstStep === totalSteps && !mayLack) {
-      // A checkpoint of the last step: its own evaluation may be of an earlier one.
-      onEvent({ event: 'phase', phase: 'evaluate', rank })
-      const evaluated = await evaluation.run()
-      heldOutLoss = evaluated.loss
-      value = evaluated.value
-      if (isBetter(metric, value, best)) best = value
-      const progress = { step: totalSteps, samples, loss, value, best }
-      // What was saved is saved, but it may be wanted elsewhere, too.
-      if (canBeSaved(config)) {
-        await attempt.save(progress, { isBest: false, isDue: false, isHeld: true })
-      }
-    }
-    return { loss, step: totalSteps, samples, value, best, heldOutLoss, trainValue }
   }
 
-  /**
-   * Tells the other ranks with the step that begins what is asked for here; what it returns gives what any rank asks for, the same on all of
-   * them, once the step has ended.
-   */
-  #agree({ group, replicas, step }: Attempt): () => Promise<StepRequests> {
-    const { pause } = this
-    const saves = this.#saves
-    const requests = (): StepRequests => ({
-      isForPause: pause.isAsked,
-      isForSave: saves.isWanted && replicas === group,
-      isForKeep: group.size > 1 && group.rank === 0 && this.#wantsToKeep,
-      isForRegroup: this.isRegroupAsked && group.rank === 0,
-    })
-    if (group.size === 1) return async () => requests()
-    const own = requests()
-    const flags = step.flags ?? step.prepared.trace.exchange?.flags
-    if (replicas === group && flags) {
-      flags.own = wordOf(own)
-      return async () => requestsIn(flags.sum)
+  /** Runs a step; resolves when it has ended, with one rank when the one before it has. */
+  async #take(
+    attempt: Attempt,
+    now: Figures,
+    next: NextStep,
+    live: LiveSamples,
+    leavesOut: boolean,
+  ): Promise<void> {
+    const { task } = this.#options
+    const { group, setup } = attempt
+    const { replicas, shared, step } = setup
+    const { number, batch, scalars, beganMs } = next
+    const { lost } = this
+    const underWay = this.#underWay
+    // Of the ranks that have parts of a step, the first counts its samples.
+    if (!shared.parts?.rank) now.samples += batch.count
+    const { samples } = now
+    const ended = (values: RunOutputs) => {
+      this.progress = undefined
+      now.loss = values.loss[0]
+      if (!Number.isFinite(now.loss)) {
+        // Of steps under way at once the first is the one in question.
+        if (!this.#isLost) lost.suspect = number
+        this.#isLost = true
+        throw lost.errorOf(number, now.loss, replicas.size > 1)
+      }
+      now.trainValue = metricOf(task, now.loss, values.metric?.[0])
+      const { parts, beganMs: ranMs, endedMs, stateHash } = runTimesOf(values)
+      const fromMs = Math.max(beganMs, this.#endedMs)
+      this.#endedMs = endedMs
+      const times = { data: Math.max(0, ranMs - fromMs), ...parts, total: endedMs - fromMs }
+      this.#report(attempt, now, next, live, times, ranMs, stateHash)
+      this.progress = { ...progressIn(now), step: number, samples }
     }
-    // Ranks whose steps carry no such word agree here: queries, pauses and saves come after the same step on all.
-    const received = group.allGatherU32(Uint32Array.of(wordOf(own)), { label: 'the requests' })
-    received.catch(() => undefined)
-    return async () => requestsIn((await received).reduce((sum, word) => sum + word, 0))
+    const watched = lost.isSuspect(number) && leavesOut ? step.prepared.trace.exchange : undefined
+    if (watched) watched.sentFinite = true
+    // A separate replica whose rank has no samples in an epoch's last step stays as it is.
+    const isIdle = batch.count === 0 && replicas !== group
+    if (isIdle) this.#report(attempt, now, next, live, { data: 0, ...noTimes, total: 0 }, beganMs)
+    else underWay.push(step.run(batch.inputs, scalars).then(shared.shareOutputs).then(ended))
+    // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
+    underWay.at(-1)?.catch(() => undefined)
+    const taken = this.#drain(group.size > 1 || next.isSampled ? 0 : stepsAhead - 1)
+    if (watched) await lost.blame(group, number, watched, taken)
+    await taken
+  }
+
+  /** Tells of a step that has ended, once. */
+  #report(
+    { group, setup, timeouts, first }: Attempt,
+    { loss, trainValue }: Figures,
+    { number, epoch, batch }: NextStep,
+    live: LiveSamples,
+    times: StepParts,
+    ranMs: number,
+    stateHash?: string,
+  ): void {
+    if (number <= this.#reportedStep) return
+    const { config, onEvent } = this.#options
+    this.#reportedStep = number
+    this.stepMs = timeouts.stepped(times)
+    this.#lastStepMs = times.total
+    if (number === first.step + 1) void setup.evaluation.prepare()
+    live.ended(number, times, ranMs)
+    onEvent({
+      event: 'step',
+      step: number,
+      totalSteps: totalStepsOf(config, setup.batches.samples),
+      epoch,
+      loss,
+      value: trainValue,
+      rank: group.rank,
+      samples: batch.count,
+      globalSamples: batch.globalCount,
+      times,
+      bytesSent: group.stats().payloadBytesSent,
+      ...(stateHash !== undefined && { stateHash }),
+    })
+  }
+
+  /** Does the work between a step and the next: comparing, evaluation, kept states, checkpoints. */
+  async #follow(attempt: Attempt, now: Figures, requests: StepRequests): Promise<void> {
+    const { config, isElastic } = this.#options
+    const { setup, timeouts } = attempt
+    const { batches, check, replicas } = setup
+    const { step } = now
+    const isLast = step === totalStepsOf(config, batches.samples)
+    const endsEpoch = step % batches.perEpoch === 0
+    const { saves, checkpointEvery: every, evaluateEvery } = config
+    const isDueNow =
+      every !== undefined && (isLast || endsEpoch || (every > 0 && step % every === 0))
+    const isCompared = step % config.hashEvery === 0
+    const isEvaluated =
+      isLast || endsEpoch || (evaluateEvery !== undefined && step % evaluateEvery === 0)
+    const isForOthers =
+      requests.isForKeep || requests.isForRegroup || (requests.isForPause && isElastic)
+    const isKept = (step % keepEvery === 0 || isForOthers) && !isLast
+    const isHeld = canBeSaved(config) && (requests.isForPause || isLast)
+    const isSaved = isDueNow || isHeld || requests.isForSave
+    if (isEvaluated || isKept || isSaved || isCompared) await this.#drain()
+    if (isCompared) await check?.compare(replicas, step)
+    const isBest = isEvaluated && (await this.#evaluate(attempt, now, true))
+    const progress = progressIn(now)
+    if (isKept) {
+      const beganMs = performance.now()
+      await this.#states.keep(setup.parts, progress)
+      this.#keepPace.kept(beganMs, performance.now())
+    }
+    if (isSaved) {
+      timeouts.forSetup()
+      const isDue = isDueNow || (isHeld && saves === 'auto')
+      await this.#save(attempt, progress, { isBest, isDue, isHeld })
+    }
+    this.#queries.step = step
+    if (isEvaluated) this.progress = progress
+  }
+
+  /** Returns true if it is the best. `isOfStep`: it follows a step, and is reported once. errors: those of `LostSteps.checkLast`. */
+  async #evaluate(attempt: Attempt, now: Figures, isOfStep: boolean): Promise<boolean> {
+    const { config, task, onEvent } = this.#options
+    const { group, setup, timeouts } = attempt
+    const { batches, evaluation, replicas } = setup
+    const { metric } = task.meta
+    const { rank } = group
+    const { step } = now
+    onEvent({ event: 'phase', phase: 'evaluate', rank })
+    timeouts.forSetup()
+    const evaluated = await evaluation.run()
+    const { loss, value } = evaluated
+    if (isOfStep && replicas === group && step === totalStepsOf(config, batches.samples))
+      this.lost.checkLast(step, loss)
+    now.heldOutLoss = loss
+    now.value = value
+    const isBest = isBetter(metric, value, now.best)
+    if (isBest) now.best = value
+    if (!isOfStep || step <= this.#evaluated) return isBest
+    this.#evaluated = step
+    const epoch = Math.floor((step - 1) / batches.perEpoch)
+    const accuracy = metric.name === 'accuracy' ? { accuracy: value } : {}
+    const facts = { step, epoch, ...evaluated, metric: metric.name, ...accuracy }
+    onEvent({ event: 'evaluation', ...facts, rank })
+    return isBest
+  }
+
+  /** All ranks call it between the same steps. */
+  #save({ group, setup }: Attempt, progress: Progress, options: Partial<SaveOptions>) {
+    const none = { isBest: false, isDue: false, isHeld: false }
+    const { draws, parts, batches } = setup
+    const place = { group, samples: batches.samples, perEpoch: draws.perEpoch }
+    return this.#states.save(parts, progress, place, { ...none, ...options })
+  }
+
+  /** What is asked for on this rank. */
+  #requests({ group, setup }: Attempt): StepRequests {
+    const isFirst = group.rank === 0
+    return {
+      isForPause: this.pause.isAsked,
+      isForSave: this.#states.saves.isWanted && setup.replicas === group,
+      isForKeep: group.size > 1 && isFirst && this.#wantsToKeep,
+      isForRegroup: this.isRegroupAsked && isFirst,
+    }
   }
 
   /** True if it is time to keep a state, for ranks that may lose another. With `exact` they keep one when that happens. */
@@ -421,7 +425,7 @@ export class TrainingLoop {
       }
     }
     await gaps.close()
-    this.#saves.letGo()
+    this.#states.saves.letGo()
   }
 
   /** Waits until at most `max` steps are under way. */
@@ -430,41 +434,10 @@ export class TrainingLoop {
   }
 }
 
-/** Requests of any of the ranks. */
-interface StepRequests {
-  readonly isForPause: boolean
-  readonly isForSave: boolean
-  readonly isForKeep: boolean
-  readonly isForRegroup: boolean
-}
-
-/**
- * A rank's requests as a word that ranks add up, exact as float32 where it travels with gradients. Up to 127 ranks may ask, each in a digit of
- * its kind.
- */
-const digit = 2 ** 7
-const kinds = ['isForPause', 'isForSave', 'isForKeep'] as const
-/** Rank 0 alone asks for another group. */
-const regroupWord = digit ** kinds.length
-
-const wordOf = (requests: StepRequests): number =>
-  kinds.reduce(
-    (sum, kind, i) => sum + (requests[kind] ? digit ** i : 0),
-    requests.isForRegroup ? regroupWord : 0,
-  )
-
-function requestsIn(sum: number): StepRequests {
-  const [isForPause, isForSave, isForKeep] = kinds.map(
-    (_, i) => Math.floor(sum / digit ** i) % digit > 0,
-  )
-  return { isForPause, isForSave, isForKeep, isForRegroup: sum >= regroupWord }
-}
-
-/** Returns the weight of this rank's gradients. */
-function weightOf(
-  { count, globalCount }: ShareBatch,
-  replicas: CollectiveGroup,
-  group: ProcessGroup,
-): number {
-  return replicas === group ? count / globalCount : 1
-}
+const progressIn = ({ step, samples, loss, value, best }: Progress): Progress => ({
+  step,
+  samples,
+  loss,
+  value,
+  best,
+})
