@@ -54,7 +54,11 @@ export function enter(
   room: ElasticRoom,
   name: string,
   input: TrainConfigInput,
-  { task: given = task as Task, ...options }: Partial<TrainerOptions> = {},
+  {
+    task: given = task as Task,
+    onEvicted: evict,
+    ...options
+  }: Partial<TrainerOptions> & { onEvicted?: (ranks: readonly number[]) => void } = {},
 ): Member {
   const events: RunEvent[] = []
   let group: ProcessGroup | undefined
@@ -69,7 +73,7 @@ export function enter(
       task: given,
       runtime: new ReferenceRuntime(),
       group: options.group ?? (await next()),
-      regroup: next,
+      groups: { after: next, evict },
       isElastic: true,
       config: parseTrainConfig({ ...settings, ...input }),
       baseUrl: 'https://data.example/',

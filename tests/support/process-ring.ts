@@ -95,7 +95,7 @@ export async function ringOf(
 /** A rank that joins its ring again where a lost device has ended the group. */
 export interface RejoiningRank {
   readonly group: ProcessGroup
-  regroup(ended: ProcessGroup): Promise<ProcessGroup>
+  readonly groups: Rejoining
   /** Leaves the newest group. */
   leave(): void
 }
@@ -118,7 +118,7 @@ export async function rejoiningRingOf(size: number): Promise<RejoiningRank[]> {
       })
       return {
         group: await ring.first(),
-        regroup: (ended) => ring.after(ended),
+        groups: ring,
         leave: () => newest?.destroy(),
       }
     }),

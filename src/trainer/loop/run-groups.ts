@@ -27,7 +27,7 @@ const minProgress = 5
 
 const lostCode: ErrorCode = 'gpu.lost'
 
-/** Tells whether a group ended because a rank lost its device: then all ranks meet again. */
+/** Tells whether a group ended because a rank lost its device: then all ranks form another. */
 export const isLoss = (error: PeerError | undefined): boolean => error?.code === lostCode
 
 /** Tells whether a group ended because a link between two ranks lost or changed frames. */
@@ -45,6 +45,20 @@ export class Regrouping extends Error {}
 /** Facts that a rank brings besides the counts kept here. */
 type BroughtBesides = Omit<Brought, 'losses' | 'faults' | 'wentBackTo'>
 
+/** Decides who is in the next group of a run: its members among themselves, or nobody, where the same ranks form another. */
+export interface NextGroups {
+  /**
+   * Joins the group that follows one which a loss or all its ranks have ended.
+   *
+   * An error after that is made known in the group that this gave.
+   */
+  after(ended: ProcessGroup): Promise<ProcessGroup>
+  /** This rank has the newest state of its group. */
+  hasState?(): void
+  /** The next group is without these ranks of the newest one. */
+  evict?(ranks: readonly number[]): void
+}
+
 /** The run on this rank, as its groups follow one another. */
 export interface RunOfRank {
   /** True once this rank has taken a step. */
@@ -58,6 +72,10 @@ export interface RunOfRank {
    * forgotten. errors: `error` where it ends the run.
    */
   goesBack(error: unknown): boolean
+  /** Another group follows. */
+  leaves(ended: ProcessGroup): void
+  /** It has formed. */
+  joined(group: ProcessGroup, ended: ProcessGroup): void
 }
 
 export interface RunGroupsOptions {
@@ -68,13 +86,9 @@ export interface RunGroupsOptions {
   readonly runtime: AnyRuntime
   /** Opens a device in place of one that was lost; without it, a loss of this rank's device ends the run. */
   readonly reopen?: () => Promise<AnyRuntime>
-  /**
-   * Joins the group that follows one which a loss has ended; without it, a loss ends the run of several ranks.
-   *
-   * An error after that is made known in the group that this gave.
-   */
-  readonly regroup?: (ended: ProcessGroup) => Promise<ProcessGroup>
-  /** True if the group that follows may have other ranks: then a lost rank does not end the run. Default: the same ranks meet again. */
+  /** Without it, a loss ends the run of several ranks. */
+  readonly groups?: NextGroups
+  /** True if the group that follows may have other ranks: then a lost rank does not end the run. Default: the same ranks form it. */
   readonly isElastic?: boolean
   /** Of an elastic run with `exact`: ranks that hold other states synchronize, and take the state of most. Default: such a difference ends the run. */
   readonly isExact?: boolean
@@ -85,8 +99,6 @@ export interface RunGroupsOptions {
    * a rank that joins does. Default false.
    */
   readonly synchronizesFirst?: boolean
-  /** Called on the ranks that stay when an elastic run evicts others, by their ranks in the group: the next group is without them. */
-  readonly onEvicted?: (ranks: readonly number[]) => void
   /** Called as the state goes to ranks that lack it. */
   readonly onState?: (doneBytes: number, totalBytes: number) => void
   /** Ends the run with its reason. */
@@ -172,7 +184,7 @@ export class RunGroups {
   /** Makes another group possible after `error`, and joins it; or throws `error`. */
   async #leave(error: unknown): Promise<void> {
     const { group, runtime } = this
-    const { run, signal, reopen, regroup } = this.#options
+    const { run, signal, reopen, groups } = this.#options
     if (signal?.aborted) throw error
     if (error instanceof Eviction) this.#evict(error)
     if (!group.error) {
@@ -195,7 +207,7 @@ export class RunGroups {
     }
     if (reason !== undefined) {
       const text = `rank ${group.rank} lost its device (${reason}).`
-      if (!regroup) {
+      if (!groups) {
         throw new GpuError(lostCode, `device: ${text} Start again, with or without that rank.`, {
           cause: error,
         })
@@ -203,11 +215,13 @@ export class RunGroups {
       group.abort(new PeerError(lostCode, text))
     } else if (!group.error && this.#isMended(error)) group.abort(error as PeerError)
     const { error: ended } = group
-    if (!regroup || !(isPlanned || this.#follows(ended))) throw error
+    if (!groups || !(isPlanned || this.#follows(ended))) throw error
     const text = ended && withoutEpoch(ended.message, group.epoch)
     const isCounted = isLoss(ended) || isLinkBroken(ended) || this.#isMended(ended)
     this.#count({ error, text, ended, isCounted }, reason !== undefined)
-    this.group = await regroup(group)
+    run.leaves(group)
+    this.group = await groups.after(group)
+    run.joined(this.group, group)
   }
 
   #count(loss: Loss, isFault: boolean): void {
@@ -223,7 +237,7 @@ export class RunGroups {
    * them, else one that says so.
    */
   async #enter(): Promise<Settled> {
-    const { run, kept, reopen, isExact = false, onState } = this.#options
+    const { run, kept, reopen, groups, isExact = false, onState } = this.#options
     const { group } = this
     const loss = this.#loss
     // The answer takes some time, in which the ranks synchronize.
@@ -247,7 +261,10 @@ export class RunGroups {
     this.#losses = sinceProgress(settled.losses)
     this.#faults = sinceProgress(settled.faults[group.rank])
     this.#wentBackTo = loss?.isCounted ? step : wentBackTo
-    if (!loss) return settled
+    if (!loss) {
+      groups?.hasState?.()
+      return settled
+    }
     if (this.#losses > maxLosses) throw await this.#tooMany(loss, settled.faults)
     const { warn = console.warn } = this.#options
     const text = differed ? `${differed.text}.` : loss.text
@@ -257,6 +274,7 @@ export class RunGroups {
       this.lostDevices++
       this.runtime = await reopen()
     }
+    groups?.hasState?.()
     return { ...settled, differed: differed ?? deviceLoss(loss) }
   }
 
@@ -297,7 +315,7 @@ export class RunGroups {
     const { group } = this
     if (ranks.includes(group.rank)) throw error
     group.abort(new RunError('peer.lost', error.message, { ranks }))
-    this.#options.onEvicted?.(ranks)
+    this.#options.groups?.evict?.(ranks)
   }
 
   /**

@@ -100,11 +100,9 @@ export class Trainer {
     this.#queries = new ModelQueries(options.task)
     this.#states = new RunStates(options, this.#log)
     this.#loop = new TrainingLoop(options, this.#queries, this.#states)
-    const { regroup, config } = options
     this.#groups = new RunGroups({
       ...options,
-      regroup: regroup && ((ended) => this.#regroup(ended, regroup)),
-      isExact: config.exact,
+      isExact: options.config.exact,
       onState: (doneBytes, totalBytes) =>
         options.onEvent({ event: 'state', doneBytes, totalBytes, rank: this.#groups.group.rank }),
       kept: this.#states.kept,
@@ -118,6 +116,8 @@ export class Trainer {
         }),
         keepNow: () => this.#keepNow(),
         goesBack: (error) => this.#goesBack(error),
+        leaves: (ended) => this.#leaves(ended),
+        joined: (group, ended) => this.#joined(group, ended),
       },
     })
     this.#tellSilence(options.group)
@@ -197,7 +197,7 @@ export class Trainer {
     this.#loop.pause.passStep()
   }
 
-  /** In an elastic run: after one of the next steps all ranks keep their state and continue in the group that `regroup` gives. */
+  /** In an elastic run: after one of the next steps all ranks keep their state and continue in the next group. */
   regroupSoon(): void {
     this.#loop.isRegroupAsked = true
   }
@@ -233,6 +233,7 @@ export class Trainer {
 
   /** In the next group or again in the same one: from the newest state of any rank to the end. */
   async #train(settled: Settled | undefined): Promise<TrainerResult> {
+    if (settled) this.#take(settled)
     await this.#clear()
     const { config, task, baseUrl, warm, joins } = this.#options
     const { group } = this.#groups
@@ -243,7 +244,6 @@ export class Trainer {
         `batchSize: expected at least one sample for each of the ${size} ranks, got ${config.batchSize}. Use a larger batch or fewer ranks.`,
       )
     }
-    if (settled) this.#take(settled)
     this.#entered = group
     await this.#shareGiven(settled)
     this.#data ??= warm?.data ?? (await task.load({ config, given: this.#given, baseUrl }))
@@ -295,29 +295,23 @@ export class Trainer {
       this.#options.onEvent({ event: 'silent', who, isSilent, rank: group.rank })
   }
 
-  async #regroup(
-    ended: ProcessGroup,
-    regroup: (ended: ProcessGroup) => Promise<ProcessGroup>,
-  ): Promise<ProcessGroup> {
-    const { isElastic, config, onEvent } = this.#options
-    const { error } = ended
-    const hasOtherRanks = isElastic && !isLoss(error)
-    if (hasOtherRanks && error && !isDiverged(error)) {
-      const who = endFactsOf(error).ranks?.[0] ?? null
-      onEvent({ event: 'lost', text: error.message, who, rank: ended.rank })
-    }
-    // What is asked for from now on is for the step after.
+  /** Tells of a lost rank; what is asked for from now on is for the step after. */
+  #leaves({ error, rank }: ProcessGroup): void {
     this.#loop.isRegroupAsked = false
-    const group = await regroup(ended)
+    if (!this.#options.isElastic || !error || isLoss(error) || isDiverged(error)) return
+    const who = endFactsOf(error).ranks?.[0] ?? null
+    this.#options.onEvent({ event: 'lost', text: error.message, who, rank })
+  }
+
+  #joined(group: ProcessGroup, ended: ProcessGroup): void {
+    const { isElastic, config } = this.#options
     const { restMs } = this.#timeouts
     this.#timeouts = new PhaseTimeouts(group, { group: ended, restMs })
     this.#tellSilence(group)
-    if (hasOtherRanks) {
-      // Measured between other ranks, like those of the run that this one resumes.
-      if (!config.exact) this.#links.forget()
-      this.#hasOtherRanks = true
-    }
-    return group
+    if (!isElastic || isLoss(ended.error)) return
+    // Measured between other ranks, like those of the run that this one resumes.
+    if (!config.exact) this.#links.forget()
+    this.#hasOtherRanks = true
   }
 
   /** An exact rank continues with what it has compiled, unless it has to begin again or has another device. */

@@ -257,8 +257,7 @@ class ComputeWorker implements ComputeApi {
           runtime = await this.#reopenRuntime()
           return runtime
         },
-        regroup: (ended) => groups.after(ended),
-        onEvicted: (ranks) => elastic?.evict(ranks),
+        groups,
         isElastic,
         joins,
         synchronizesFirst: group.epoch !== epoch,
@@ -270,11 +269,7 @@ class ComputeWorker implements ComputeApi {
         warm,
         linksBefore: ways && ways === this.#measured?.ways ? this.#measured.links : undefined,
         baseUrl,
-        onEvent: (event) => {
-          // The group has formed, and this rank has the newest state.
-          if (event.event === 'regrouped') elastic?.hasState()
-          batches.add(event)
-        },
+        onEvent: (event) => batches.add(event),
         signal,
         tuneStore: config.tune ? training.openTuneStore() : undefined,
         checkpoints: placeOf(checkpoints, config, baseUrl),

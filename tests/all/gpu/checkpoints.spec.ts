@@ -77,7 +77,7 @@ async function trainTwo(input: TrainConfigInput, loseAt = 0, loser = 1): Promise
     return runtime
   }
   const ends = await Promise.allSettled(
-    (await rejoiningRingOf(2)).map(async ({ group, regroup, leave }, rank) => {
+    (await rejoiningRingOf(2)).map(async ({ group, groups, leave }, rank) => {
       let current = await open()
       let isLost = false
       const trainer = new Trainer({
@@ -87,7 +87,7 @@ async function trainTwo(input: TrainConfigInput, loseAt = 0, loser = 1): Promise
           current = await open()
           return current
         },
-        regroup,
+        groups,
         group,
         config,
         baseUrl: 'https://data.example/',

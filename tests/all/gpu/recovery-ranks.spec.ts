@@ -53,7 +53,7 @@ async function endsOf(
       const losses: number[] = []
       const sentMs: number[] = []
       const sampled: number[] = []
-      const { group, regroup } = member
+      const { group, groups } = member
       const trainer = new Trainer({
         task,
         runtime: current,
@@ -61,7 +61,7 @@ async function endsOf(
           current = await open()
           return current
         },
-        regroup: regroups ? regroup : undefined,
+        groups: regroups ? groups : undefined,
         group,
         config,
         baseUrl: 'https://data.example/',

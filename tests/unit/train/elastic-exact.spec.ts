@@ -191,7 +191,7 @@ describe('an exact run continues from the newest step', () => {
       return next
     }
     const a = enter(room, 'a', input)
-    const b = enter(room, 'b', input, { group: await regroup(), regroup })
+    const b = enter(room, 'b', input, { group: await regroup(), groups: { after: regroup } })
     await a.after(44)
     groups[0].abort(new PeerError('gpu.lost', 'rank 1 lost its device.'))
     const ends = await Promise.all([a.end, b.end])
@@ -221,7 +221,7 @@ describe('an exact run whose device is lost again and again', () => {
     const first = regroup()
     const b = enter(room, 'b', input, {
       group: await first,
-      regroup,
+      groups: { after: regroup },
       onEvent: (event) => {
         if (event.event === 'step' && isLost(event.step))
           group?.abort(new PeerError('gpu.lost', 'rank 1 lost its device.'))
@@ -425,12 +425,12 @@ test('ranks of an exact run that form a group again share the batch by their spe
     return group
   }
   const a = enter(room, 'a', input)
-  const b = enter(room, 'b', input, { group: await slow('b')(), regroup: slow('b') })
+  const b = enter(room, 'b', input, { group: await slow('b')(), groups: { after: slow('b') } })
   await a.after(52)
   room.become(['a', 'b', 'c'])
   a.regroup()
-  const [group, regroup] = [await slow('c')(), slow('c')]
-  const c = enter(room, 'c', input, { joins: true, group, regroup })
+  const [group, after] = [await slow('c')(), slow('c')]
+  const c = enter(room, 'c', input, { joins: true, group, groups: { after } })
   const ends = await Promise.all([a.end, b.end, c.end])
   const shares = ends.map(({ events }) =>
     events.flatMap((one) => (one.event === 'group' ? [one.members.map((m) => m.samples)] : [])),

@@ -126,7 +126,7 @@ test('an elastic run evicts a rank whose gradients are wrong although its sample
   const room = new ElasticRoom(['0', '1'])
   const { ends, alone, events } = await train(3, {}, (rank) => ({
     isElastic: true,
-    regroup: () => room.next(String(rank)),
+    groups: { after: () => room.next(String(rank)) },
     onEvent: (event) => {
       if (event.event === 'step' && event.step === 4) isBroken = true
     },
@@ -176,8 +176,10 @@ test.each(['members', 'strangers'] as const)(
     const evict: string[] = []
     const { ends, alone, events } = await train(3, { trust }, (rank) => ({
       isElastic: true,
-      regroup: () => room.next(String(rank)),
-      onEvicted: (ranks) => evict.push(`rank ${rank}: ${ranks}`),
+      groups: {
+        after: () => room.next(String(rank)),
+        evict: (ranks) => evict.push(`rank ${rank}: ${ranks}`),
+      },
       ...(rank === 2 && withBad(() => true)),
     }))
     const [first, second, third] = ends

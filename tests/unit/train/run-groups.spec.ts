@@ -26,6 +26,8 @@ function groupsOf(options: Pick<RunGroupsOptions, 'group'> & Partial<RunGroupsOp
       brought: () => ({ suspect: 0, hasGiven: false, hasOtherRanks: false }),
       keepNow: async () => undefined,
       goesBack: () => false,
+      leaves: () => undefined,
+      joined: () => undefined,
     },
     ...options,
   })
@@ -68,12 +70,14 @@ test('an elastic run continues without the rank that loses its device again and 
     const { groups, keep } = groupsOf({
       group: await room.next(name),
       ...(name !== 'b' && { runtime: {} as Runtime }),
-      regroup: () => room.next(name),
-      isElastic: true,
-      onEvicted: (ranks) => {
-        evicted.push(ranks)
-        room.become(['a', 'c'])
+      groups: {
+        after: () => room.next(name),
+        evict: (ranks) => {
+          evicted.push(ranks)
+          room.become(['a', 'c'])
+        },
       },
+      isElastic: true,
     })
     keep(9)
     const from: number[] = []

@@ -80,7 +80,7 @@ test('ranks of a group that follows, and of a run that is resumed, begin with th
     checkpoints: { folder: async () => folder },
     isElastic: true,
     keepAfterMs: 0,
-    regroup: () => room.next(String(rank)),
+    groups: { after: () => room.next(String(rank)) },
   })
   const first = await startTask(3, { ...config, steps: 20 }, () => new ReferenceRuntime(), of)
   try {

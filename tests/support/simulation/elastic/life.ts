@@ -247,16 +247,18 @@ export class Life {
         await this.#world.sleep(this, reopenMs)
         return this.#openDevice()
       },
-      regroup: async (ended) => {
-        this.#isRegroupAsked = false
-        this.group = await this.elastic.after(ended)
-        return this.group
-      },
+      groups: this.elastic,
       run: {
         hasTrained: () => this.hasTrained,
         brought: () => ({ suspect: 0, hasGiven: false, hasOtherRanks: true }),
         keepNow: async () => this.#keep(),
         goesBack: () => false,
+        leaves: () => {
+          this.#isRegroupAsked = false
+        },
+        joined: (group) => {
+          this.group = group
+        },
       },
     })
     await this.#groups.run(async (settled) => {
@@ -278,7 +280,6 @@ export class Life {
     this.step = step
     this.state = newest ? wordsOf(newest) : new Int32Array(words)
     if (this.hash !== before) this.#world.took(this)
-    this.elastic.hasState()
   }
 
   /** Up to the last step. errors: those of the group; `gpu.lost`; `Regrouping` where all regroup after a step, as rank 0 wished. */
