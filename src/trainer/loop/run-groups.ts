@@ -137,8 +137,6 @@ export class RunGroups {
   readonly #options: RunGroupsOptions
   readonly #env: Env
   #loss: Loss | undefined
-  /** Between two groups. */
-  #isEntering = false
   /** Since there was progress. */
   #losses = 0
   /** Of these, by this rank's device or state. */
@@ -165,14 +163,14 @@ export class RunGroups {
     let isFounding = !joins && !synchronizesFirst
     try {
       for (;;) {
+        let isEntering = !isFounding
         try {
-          this.#isEntering = !isFounding
           const settled = isFounding ? undefined : await this.#enter()
-          this.#isEntering = false
+          isEntering = false
           return await train(settled)
         } catch (error) {
           isFounding = false
-          await this.#leave(error)
+          await this.#leave(error, isEntering)
         }
       }
     } catch (thrown) {
@@ -182,14 +180,14 @@ export class RunGroups {
   }
 
   /** Makes another group possible after `error`, and joins it; or throws `error`. */
-  async #leave(error: unknown): Promise<void> {
+  async #leave(error: unknown, isEntering: boolean): Promise<void> {
     const { group, runtime } = this
     const { run, signal, reopen, groups } = this.#options
     if (signal?.aborted) throw error
     if (error instanceof Eviction) this.#evict(error)
     if (!group.error) {
       // Such as opening a device: the others do not leave a new group by it.
-      if (this.#isEntering) throw error
+      if (isEntering) throw error
       if (run.goesBack(error)) {
         this.#loss = undefined
         return

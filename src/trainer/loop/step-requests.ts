@@ -1,4 +1,3 @@
-import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import type { RankSetup } from './rank-setup.ts'
 
@@ -24,7 +23,7 @@ export const noRequests: StepRequests = {
  */
 export function shareRequests(
   group: ProcessGroup,
-  { replicas, step }: { readonly replicas: CollectiveGroup } & Pick<RankSetup, 'step'>,
+  { replicas, step }: RankSetup,
   requests: () => StepRequests,
 ): () => Promise<StepRequests> {
   if (group.size === 1) return async () => requests()

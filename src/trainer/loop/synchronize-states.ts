@@ -31,33 +31,29 @@ export interface Settled {
   readonly limitMs?: number
 }
 
-/** Facts that a rank brings besides the states that it has kept. */
-export interface Brought
-  extends Pick<Settled, 'suspect' | 'losses' | 'wentBackTo' | 'hasOtherRanks'> {
-  /** True if it has what a person gave. */
-  readonly hasGiven: boolean
-  /** How many times in a row the ranks went back by its device or its state. */
-  readonly faults: number
-  /** How long its steps took. */
-  readonly stepMs?: number
-}
-
 const whole = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
 /** Report of a rank to the others, who have no other proof of it. */
 const reportSchema = v.strictObject({
   suspect: whole,
   losses: whole,
+  /** How many times in a row the ranks went back by its device or its state. */
   faults: whole,
   wentBackTo: whole,
+  /** True if it has what a person gave. */
   hasGiven: v.boolean(),
   hasOtherRanks: v.boolean(),
-  // A newcomer waits some times as long.
+  /** How long its steps took. A newcomer waits some times as long. */
   stepMs: v.optional(v.pipe(v.number(), v.minValue(0), v.maxValue(longestTimeoutMs / 8))),
   held: v.pipe(
     v.array(v.strictObject({ step: whole, hash: v.pipe(v.string(), v.maxLength(16)) })),
     v.maxLength(maxKept),
   ),
 })
+type Report = v.InferOutput<typeof reportSchema>
+const isReport = (received: unknown): received is Report => v.is(reportSchema, received)
+
+/** Facts that a rank brings besides the states that it has kept. */
+export type Brought = Omit<Report, 'held'>
 
 /**
  * Settles the newest step that any rank has kept, and brings that state to those that lack it; later ones are forgotten. All ranks of a new
@@ -74,11 +70,8 @@ export async function synchronizeStates(
   onProgress?: SharedBytes['onProgress'],
 ): Promise<Settled> {
   const held = kept.held(isExact ? hashOfState : undefined)
-  const isReport = (one: unknown): one is v.InferOutput<typeof reportSchema> =>
-    v.is(reportSchema, one)
   const received = await gatherJson('what the ranks have kept', group, { ...own, held }, isReport)
-  const max = (read: (one: (typeof received)[number]) => number) =>
-    Math.max(0, ...received.map(read))
+  const max = (read: (one: Report) => number) => Math.max(0, ...received.map(read))
   const isNew = held.length === 0 && received.some((one) => one.held.length > 0)
   const limitMs = isNew ? transferLimitMs(max(({ stepMs = 0 }) => stepMs)) : undefined
   const heldByRank = received.map((one) => one.held)

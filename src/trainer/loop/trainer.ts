@@ -8,7 +8,7 @@ import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
 import { adapterLine } from '../../util/adapter-words.ts'
 import { endFactsOf, TabringError } from '../../util/errors.ts'
-import { RunStates, type RunStatesOptions } from '../saves/run-states.ts'
+import { RunStates } from '../saves/run-states.ts'
 import type { SavedFile } from '../saves/save-requests.ts'
 import type { QueryAnswer, TaskData } from '../settings/task.ts'
 import { tellCollective } from '../watch/log-collective.ts'
@@ -33,8 +33,7 @@ const maxLogged = 1000
 
 export interface TrainerOptions
   extends Omit<RunGroupsOptions, 'run' | 'kept' | 'isExact' | 'onState'>,
-    LoopOptions,
-    RunStatesOptions {
+    LoopOptions {
   /** Where relative data addresses start; the page's own address. */
   readonly baseUrl: string
   /** Keeps tuned kernel choices between visits. */
@@ -345,7 +344,7 @@ export class Trainer {
     if (!config.exact || !this.#setup || !progress) return
     if (newest && progress.step <= newest.progress.step) return
     try {
-      await this.#states.keep(this.#setup.parts, progress)
+      await this.#states.keep(progress)
     } catch {
       // The device had a part of it alone, and is lost: the run continues from an earlier state.
     }
@@ -432,13 +431,15 @@ export class Trainer {
     const { record, devices, bits: received } = await settleRecord(group, own, on, bits)
     this.#bits.take(received, record.adapters, devices)
     onEvent({ event: 'devices', devices, rank })
-    await states.restore(parts, record, (log) => this.#bits.differenceFrom(log))
+    const { samples, perEpoch } = setup.batches
+    const run = { group, parts, record, samples, perEpoch }
+    await states.restore(run, (log) => this.#bits.differenceFrom(log))
     // One rank may have given them to those that join.
     await parts.limits?.agree(replicas)
     const took = received.map((one) => one.took)
     const assigned = setup.assignment?.(took, this.#bits.areChecked) ?? []
     this.#bits.tell(states.start.step, assigned, rank)
-    await states.keepResumed(parts)
+    await states.keepResumed()
   }
 
   async #resultOf(end: LoopEnd, { shared }: RankSetup): Promise<TrainerResult> {

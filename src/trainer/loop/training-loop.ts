@@ -4,13 +4,12 @@ import type { ProcessGroup } from '../../peer/group/group.ts'
 import { metricOf } from '../evaluate/evaluate.ts'
 import type { ShareBatch } from '../evaluate/share-batches.ts'
 import type { Progress } from '../saves/kept-state.ts'
-import type { RunStates, SaveOptions } from '../saves/run-states.ts'
-import { canBeSaved, type TrainConfig, totalStepsOf } from '../settings/config.ts'
+import type { RunStates, RunStatesOptions } from '../saves/run-states.ts'
+import { canBeSaved, totalStepsOf } from '../settings/config.ts'
 import { isBetter } from '../settings/demo-meta.ts'
-import type { Task } from '../settings/task.ts'
 import { LiveSamples } from '../watch/live-samples.ts'
 import type { ModelQueries } from '../watch/model-queries.ts'
-import type { RunEvent, StepParts } from '../watch/run-events.ts'
+import type { StepParts } from '../watch/run-events.ts'
 import { StepTimeline } from '../watch/step-timeline.ts'
 import { KeepPace } from './keep-pace.ts'
 import { LostSteps } from './lost-steps.ts'
@@ -18,7 +17,7 @@ import { Pace } from './pace.ts'
 import { Pause } from './pause.ts'
 import type { PhaseTimeouts } from './phase-timeouts.ts'
 import type { RankSetup } from './rank-setup.ts'
-import { Regrouping } from './run-groups.ts'
+import { Regrouping, type RunGroupsOptions } from './run-groups.ts'
 import { noRequests, type StepRequests, shareRequests } from './step-requests.ts'
 import { randomScalarsFor } from './training-step.ts'
 
@@ -28,14 +27,9 @@ const stepsAhead = 2
 /** The state is kept on the host every so many steps, on all ranks the same, so that a lost device costs no more than these. */
 const keepEvery = 50
 
-export interface LoopOptions {
-  readonly config: TrainConfig
-  readonly task: Task
-  readonly onEvent: (event: RunEvent) => void
-  /** Ends the run with its reason at the next step. */
-  readonly signal?: AbortSignal
-  /** True if the run continues without ranks that are lost. */
-  readonly isElastic?: boolean
+export interface LoopOptions
+  extends RunStatesOptions,
+    Pick<RunGroupsOptions, 'isElastic' | 'signal'> {
   /** For tests. Default: that of `KeepPace`. */
   readonly keepAfterMs?: number
 }
@@ -57,8 +51,19 @@ export interface LoopEnd extends Progress {
   readonly trainValue: number
 }
 
-/** An attempt under way: figures of its newest step that has ended, and of its newest evaluation. */
-type Figures = { -readonly [Key in keyof LoopEnd]: LoopEnd[Key] }
+/** An attempt under way. */
+interface UnderWay extends Attempt {
+  readonly totalSteps: number
+  readonly live: LiveSamples
+  /** True if ranks whose values are not finite may be left out of a step. */
+  readonly leavesOut: boolean
+  /** When the newest step ended. */
+  endedMs: number
+  /** True after a loss that is not finite. */
+  isLost: boolean
+  /** Figures of the newest step that has ended, and of the newest evaluation. */
+  readonly now: { -readonly [Key in keyof LoopEnd]: LoopEnd[Key] }
+}
 
 /** A step before it is taken. */
 interface NextStep {
@@ -95,10 +100,6 @@ export class TrainingLoop {
   #stepBeganMs: number | undefined
   /** Time of the newest step that has ended. */
   #lastStepMs = 0
-  /** When it ended. */
-  #endedMs = 0
-  /** True after a loss that is not finite. */
-  #isLost = false
   /** The last step that was reported. */
   #reportedStep = 0
   #evaluated = 0
@@ -137,38 +138,36 @@ export class TrainingLoop {
   /** Takes the steps that are left. errors: `train.nan`, those of the programs and of the group; `Regrouping`. */
   async run(attempt: Attempt): Promise<LoopEnd> {
     const { config } = this.#options
-    const { group, setup, first } = attempt
+    const { first } = attempt
     const { gaps } = this.#queries
     await gaps.close()
     this.#lastStepMs = 0
-    this.#endedMs = 0
-    this.#isLost = false
     this.#queries.step = first.step
     this.#keepPace.begin()
-    const totalSteps = totalStepsOf(config, setup.batches.samples)
-    const now: Figures = { ...first, heldOutLoss: Number.NaN, trainValue: Number.NaN }
+    const run = this.#begin(attempt)
+    const { group, now, totalSteps } = run
     const mayLack = attempt.mayLackWhatFollows && first.step > 0
     try {
-      if (mayLack) await this.#follow(attempt, now, noRequests)
+      if (mayLack) await this.#follow(run, noRequests)
       // A pause outlasts the group in which it began.
       if (first.step > 0 && first.step < totalSteps)
         await this.#hold(group, first.step, async () => {
-          if (canBeSaved(config)) await this.#save(attempt, first, { isHeld: true })
+          if (canBeSaved(config)) await this.#states.save(first, { isHeld: true })
         })
-      for await (const requests of this.#steps(attempt, now, totalSteps)) {
+      for await (const requests of this.#steps(run)) {
         const isLast = now.step === totalSteps
         const isQueried = gaps.isWaiting && !isLast
         if (isQueried || requests.isForPause) await this.#drain()
-        await this.#follow(attempt, now, requests)
+        await this.#follow(run, requests)
         if (requests.isForPause && !isLast) await this.#hold(group, now.step)
         if (isQueried) await gaps.one()
         if (requests.isForRegroup && !isLast) throw new Regrouping(`after step ${now.step}`)
       }
       if (first.step === totalSteps && !mayLack) {
         // A checkpoint of the last step: its own evaluation may be of an earlier one.
-        await this.#evaluate(attempt, now, false)
+        await this.#evaluate(run, false)
         // What was saved is saved, but it may be wanted elsewhere, too.
-        if (canBeSaved(config)) await this.#save(attempt, progressIn(now), { isHeld: true })
+        if (canBeSaved(config)) await this.#states.save(progressIn(now), { isHeld: true })
       }
       return now
     } finally {
@@ -177,22 +176,31 @@ export class TrainingLoop {
     }
   }
 
-  /** Takes one step after the other; each gives what ranks ask for after it. With one rank the newest may still be on the device. */
-  async *#steps(attempt: Attempt, now: Figures, totalSteps: number): AsyncGenerator<StepRequests> {
-    const { config, onEvent, signal } = this.#options
+  #begin(attempt: Attempt): UnderWay {
+    const { config, onEvent } = this.#options
     const { group, setup, first } = attempt
-    const { batches, replicas, step, runtime } = setup
+    const { batches, replicas, step: program, runtime } = setup
     const live = new LiveSamples({
-      group,
-      program: step,
-      timeline: this.timeline,
-      onEvent,
+      ...{ group, program, onEvent, timeline: this.timeline },
       deviceBytes: () => ('gpu' in runtime ? runtime.gpu.usedBytes : null),
       // Alone, a step that is done again is not sampled, as it is not reported; ranks sample by what they have in common.
       firstStep: group.size === 1 ? Math.max(first.step, this.#reportedStep) : first.step,
     })
-    // With `exact` the samples are to blame, and not the rank that has them: a step left out would depend on the number of ranks.
-    const leavesOut = replicas === group && config.parallel === 'dp' && !config.exact
+    return {
+      ...attempt,
+      ...{ live, endedMs: 0, isLost: false },
+      totalSteps: totalStepsOf(config, batches.samples),
+      // With `exact` the samples are to blame, and not the rank that has them: a step left out would depend on the number of ranks.
+      leavesOut: replicas === group && config.parallel === 'dp' && !config.exact,
+      now: { ...first, heldOutLoss: Number.NaN, trainValue: Number.NaN },
+    }
+  }
+
+  /** Takes one step after the other; each gives what ranks ask for after it. With one rank the newest may still be on the device. */
+  async *#steps(run: UnderWay): AsyncGenerator<StepRequests> {
+    const { signal } = this.#options
+    const { group, setup, first, now, live, leavesOut, totalSteps } = run
+    const { batches, replicas, step } = setup
     const { lost } = this
     for (let number = first.step + 1; number <= totalSteps; number++) {
       await this.#pace.next(signal)
@@ -222,9 +230,9 @@ export class TrainingLoop {
       const epoch = Math.floor((number - 1) / batches.perEpoch)
       this.timeline.begin(step, number, totalSteps, isSampled)
       this.#stepBeganMs = performance.now()
-      const asked = shareRequests(group, setup, () => this.#requests(attempt))
+      const asked = shareRequests(group, setup, () => this.#requests(run))
       const next = { number, epoch, batch, scalars, beganMs, isSampled }
-      await this.#take(attempt, now, next, live, leavesOut)
+      await this.#take(run, next)
       this.#stepBeganMs = undefined
       lost.stepped(group, number)
       await live.share(number)
@@ -234,15 +242,9 @@ export class TrainingLoop {
   }
 
   /** Runs a step; resolves when it has ended, with one rank when the one before it has. */
-  async #take(
-    attempt: Attempt,
-    now: Figures,
-    next: NextStep,
-    live: LiveSamples,
-    leavesOut: boolean,
-  ): Promise<void> {
+  async #take(run: UnderWay, next: NextStep): Promise<void> {
     const { task } = this.#options
-    const { group, setup } = attempt
+    const { group, setup, now } = run
     const { replicas, shared, step } = setup
     const { number, batch, scalars, beganMs } = next
     const { lost } = this
@@ -255,23 +257,24 @@ export class TrainingLoop {
       now.loss = values.loss[0]
       if (!Number.isFinite(now.loss)) {
         // Of steps under way at once the first is the one in question.
-        if (!this.#isLost) lost.suspect = number
-        this.#isLost = true
+        if (!run.isLost) lost.suspect = number
+        run.isLost = true
         throw lost.errorOf(number, now.loss, replicas.size > 1)
       }
       now.trainValue = metricOf(task, now.loss, values.metric?.[0])
       const { parts, beganMs: ranMs, endedMs, stateHash } = runTimesOf(values)
-      const fromMs = Math.max(beganMs, this.#endedMs)
-      this.#endedMs = endedMs
+      const fromMs = Math.max(beganMs, run.endedMs)
+      run.endedMs = endedMs
       const times = { data: Math.max(0, ranMs - fromMs), ...parts, total: endedMs - fromMs }
-      this.#report(attempt, now, next, live, times, ranMs, stateHash)
+      this.#report(run, next, times, ranMs, stateHash)
       this.progress = { ...progressIn(now), step: number, samples }
     }
-    const watched = lost.isSuspect(number) && leavesOut ? step.prepared.trace.exchange : undefined
+    const watched =
+      lost.isSuspect(number) && run.leavesOut ? step.prepared.trace.exchange : undefined
     if (watched) watched.sentFinite = true
     // A separate replica whose rank has no samples in an epoch's last step stays as it is.
     const isIdle = batch.count === 0 && replicas !== group
-    if (isIdle) this.#report(attempt, now, next, live, { data: 0, ...noTimes, total: 0 }, beganMs)
+    if (isIdle) this.#report(run, next, { data: 0, ...noTimes, total: 0 }, beganMs)
     else underWay.push(step.run(batch.inputs, scalars).then(shared.shareOutputs).then(ended))
     // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
     underWay.at(-1)?.catch(() => undefined)
@@ -282,28 +285,25 @@ export class TrainingLoop {
 
   /** Tells of a step that has ended, once. */
   #report(
-    { group, setup, timeouts, first }: Attempt,
-    { loss, trainValue }: Figures,
+    { group, setup, timeouts, first, now, live, totalSteps }: UnderWay,
     { number, epoch, batch }: NextStep,
-    live: LiveSamples,
     times: StepParts,
     ranMs: number,
     stateHash?: string,
   ): void {
     if (number <= this.#reportedStep) return
-    const { config, onEvent } = this.#options
     this.#reportedStep = number
     this.stepMs = timeouts.stepped(times)
     this.#lastStepMs = times.total
     if (number === first.step + 1) void setup.evaluation.prepare()
     live.ended(number, times, ranMs)
-    onEvent({
+    this.#options.onEvent({
       event: 'step',
       step: number,
-      totalSteps: totalStepsOf(config, setup.batches.samples),
+      totalSteps,
       epoch,
-      loss,
-      value: trainValue,
+      loss: now.loss,
+      value: now.trainValue,
       rank: group.rank,
       samples: batch.count,
       globalSamples: batch.globalCount,
@@ -314,12 +314,12 @@ export class TrainingLoop {
   }
 
   /** Does the work between a step and the next: comparing, evaluation, kept states, checkpoints. */
-  async #follow(attempt: Attempt, now: Figures, requests: StepRequests): Promise<void> {
+  async #follow(run: UnderWay, requests: StepRequests): Promise<void> {
     const { config, isElastic } = this.#options
-    const { setup, timeouts } = attempt
+    const { setup, timeouts, now, totalSteps } = run
     const { batches, check, replicas } = setup
     const { step } = now
-    const isLast = step === totalStepsOf(config, batches.samples)
+    const isLast = step === totalSteps
     const endsEpoch = step % batches.perEpoch === 0
     const { saves, checkpointEvery: every, evaluateEvery } = config
     const isDueNow =
@@ -334,26 +334,26 @@ export class TrainingLoop {
     const isSaved = isDueNow || isHeld || requests.isForSave
     if (isEvaluated || isKept || isSaved || isCompared) await this.#drain()
     if (isCompared) await check?.compare(replicas, step)
-    const isBest = isEvaluated && (await this.#evaluate(attempt, now, true))
+    const isBest = isEvaluated && (await this.#evaluate(run, true))
     const progress = progressIn(now)
     if (isKept) {
       const beganMs = performance.now()
-      await this.#states.keep(setup.parts, progress)
+      await this.#states.keep(progress)
       this.#keepPace.kept(beganMs, performance.now())
     }
     if (isSaved) {
       timeouts.forSetup()
       const isDue = isDueNow || (isHeld && saves === 'auto')
-      await this.#save(attempt, progress, { isBest, isDue, isHeld })
+      await this.#states.save(progress, { isBest, isDue, isHeld })
     }
     this.#queries.step = step
     if (isEvaluated) this.progress = progress
   }
 
   /** Returns true if it is the best. `isOfStep`: it follows a step, and is reported once. errors: those of `LostSteps.checkLast`. */
-  async #evaluate(attempt: Attempt, now: Figures, isOfStep: boolean): Promise<boolean> {
-    const { config, task, onEvent } = this.#options
-    const { group, setup, timeouts } = attempt
+  async #evaluate(run: UnderWay, isOfStep: boolean): Promise<boolean> {
+    const { task, onEvent } = this.#options
+    const { group, setup, timeouts, now, totalSteps } = run
     const { batches, evaluation, replicas } = setup
     const { metric } = task.meta
     const { rank } = group
@@ -362,8 +362,7 @@ export class TrainingLoop {
     timeouts.forSetup()
     const evaluated = await evaluation.run()
     const { loss, value } = evaluated
-    if (isOfStep && replicas === group && step === totalStepsOf(config, batches.samples))
-      this.lost.checkLast(step, loss)
+    if (isOfStep && replicas === group && step === totalSteps) this.lost.checkLast(step, loss)
     now.heldOutLoss = loss
     now.value = value
     const isBest = isBetter(metric, value, now.best)
@@ -375,14 +374,6 @@ export class TrainingLoop {
     const facts = { step, epoch, ...evaluated, metric: metric.name, ...accuracy }
     onEvent({ event: 'evaluation', ...facts, rank })
     return isBest
-  }
-
-  /** All ranks call it between the same steps. */
-  #save({ group, setup }: Attempt, progress: Progress, options: Partial<SaveOptions>) {
-    const none = { isBest: false, isDue: false, isHeld: false }
-    const { draws, parts, batches } = setup
-    const place = { group, samples: batches.samples, perEpoch: draws.perEpoch }
-    return this.#states.save(parts, progress, place, { ...none, ...options })
   }
 
   /** What is asked for on this rank. */

@@ -3,6 +3,8 @@ import type { Module, StateDict } from '../../nn/module.ts'
 import type { GradScaler, GradScalerState } from '../../optim/grad-scaler.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { OptimizerStateDict } from '../../optim/state-dict.ts'
+import type { ProcessGroup } from '../../peer/group/group.ts'
+import type { RunRecord } from '../watch/run-events.ts'
 import type { RunLogFile } from '../watch/run-log.ts'
 
 /** How far a run has come. */
@@ -49,6 +51,17 @@ export interface RunParts {
   readonly scaler?: Pick<GradScaler, 'stateDict' | 'loadStateDict'>
   /** Among strangers. */
   readonly limits?: Pick<LeftOutRanks, 'stateDict' | 'loadStateDict' | 'agree'>
+}
+
+/** A run whose step has been compiled. */
+export interface CompiledRun {
+  readonly group: ProcessGroup
+  readonly parts: RunParts
+  readonly record: RunRecord
+  /** Training samples. */
+  readonly samples: number
+  /** Steps. */
+  readonly perEpoch: number
 }
 
 /** Reads everything that the next step depends on. All ranks call it between the same steps: each gets the whole. errors: the group's. */

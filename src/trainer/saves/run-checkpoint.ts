@@ -18,7 +18,7 @@ import { type DemoMeta, learningRateOf } from '../settings/demo-meta.ts'
 import type { RunRecord } from '../watch/run-events.ts'
 import { type RunLogFile, runLogIn } from '../watch/run-log.ts'
 import { readOfMost } from './commonest-state.ts'
-import type { Progress, RunParts } from './kept-state.ts'
+import type { CompiledRun, Progress, RunParts } from './kept-state.ts'
 import { linksSchema } from './links-schema.ts'
 import type { ReadRun } from './save-requests.ts'
 import { hashOfState } from './state-hash.ts'
@@ -101,22 +101,24 @@ export interface ResumedRun {
 const isAccuracy = ({ metric }: DemoMeta) => metric.name === 'accuracy'
 
 /** A run between two steps. */
-export interface RunNow {
+export interface RunNow extends CompiledRun {
   readonly meta: DemoMeta
-  readonly record: RunRecord
   readonly progress: Progress
-  /** Training samples. */
-  readonly samples: number
-  /** Steps. */
-  readonly perEpoch: number
   /** Of a run with `exact`. */
   readonly log: RunLogFile | undefined
 }
 
-function stateOf(
-  { model, optimizer, scaler, limits }: RunParts,
-  { meta, record, progress: { step, loss, value, best }, samples, perEpoch, log }: RunNow,
-): CheckpointState {
+function stateOf({
+  meta,
+  record,
+  progress,
+  parts,
+  samples,
+  perEpoch,
+  log,
+}: RunNow): CheckpointState {
+  const { step, loss, value, best } = progress
+  const { model, optimizer, scaler, limits } = parts
   const epoch = Math.floor(step / perEpoch)
   const { seed, batchSize } = record.config
   const cursor: Cursor = { seed, epoch, steps: step % perEpoch, samples, batchSize }
@@ -132,15 +134,12 @@ function stateOf(
 
 /** Saves a run between two steps. All ranks call it; returns the file's name. errors: those of `saveCheckpoint`. */
 export async function saveRun(
-  parts: RunParts,
   now: RunNow,
-  {
-    group,
-    place,
-    isBest,
-  }: { readonly group: ProcessGroup; readonly place: CheckpointPlace; readonly isBest: boolean },
+  place: CheckpointPlace,
+  isBest: boolean,
 ): Promise<string> {
-  return saveCheckpoint(stateOf(parts, now), {
+  const { group } = now
+  return saveCheckpoint(stateOf(now), {
     processGroup: group,
     folder: group.rank === 0 ? await place.folder() : undefined,
     isBest,
@@ -149,8 +148,7 @@ export async function saveRun(
 }
 
 /** Reads what a checkpoint of a run between two steps has. All ranks call it. errors: the group's. */
-export const readRun = (parts: RunParts, now: RunNow): Promise<SavedState> =>
-  readState(stateOf(parts, now))
+export const readRun = (now: RunNow): Promise<SavedState> => readState(stateOf(now))
 
 /** Writes what was read, on this rank alone; returns the file's name. errors: `data.*`, `file.unwritable`, the folder's. */
 export async function writeRun(

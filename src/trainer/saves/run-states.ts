@@ -6,7 +6,13 @@ import { scoreOf } from '../settings/demo-meta.ts'
 import type { Task } from '../settings/task.ts'
 import type { RunEvent, RunRecord } from '../watch/run-events.ts'
 import type { RunLog, RunLogFile } from '../watch/run-log.ts'
-import { beginning, keepState, type Progress, type RunParts, restoreState } from './kept-state.ts'
+import {
+  beginning,
+  type CompiledRun,
+  keepState,
+  type Progress,
+  restoreState,
+} from './kept-state.ts'
 import { KeptStates } from './kept-states.ts'
 import type { CheckpointPlace, ResumedRun } from './run-checkpoint.ts'
 import { type SavedFile, Saves } from './save-requests.ts'
@@ -20,28 +26,17 @@ export interface RunStatesOptions {
 }
 
 export interface SaveOptions {
-  readonly isBest: boolean
+  readonly isBest?: boolean
   /** The settings or the course of the run say so, nobody asked for it. */
-  readonly isDue: boolean
+  readonly isDue?: boolean
   /** No step follows soon: where `canBeSaved`, what was read can be saved until one does. */
   readonly isHeld: boolean
-}
-
-/** Who saves, and where it stands among the samples. */
-interface SavePlace {
-  readonly group: ProcessGroup
-  /** Training samples. */
-  readonly samples: number
-  /** Steps. */
-  readonly perEpoch: number
 }
 
 /** The states of a run on this rank: those that it keeps for the ranks, saves as checkpoints, and resumes from. */
 export class RunStates {
   readonly kept = new KeptStates()
   readonly saves: Saves
-  /** Record of what decides the run's bits, once it is settled. */
-  record: RunRecord | undefined
   readonly #options: RunStatesOptions
   readonly #log: RunLog
   /** The checkpoint that this run continues from. */
@@ -49,6 +44,7 @@ export class RunStates {
   #hasReported = false
   /** Of the run that this one continues to the bit. */
   #logBefore: RunLogFile | undefined
+  #run: CompiledRun | undefined
   #rank = 0
 
   constructor(options: RunStatesOptions, log: RunLog) {
@@ -62,6 +58,11 @@ export class RunStates {
       tell: (event) => options.onEvent({ ...event, rank: this.#rank }),
       now: () => performance.now(),
     })
+  }
+
+  /** Record of what decides the run's bits, once it is settled. */
+  get record(): RunRecord | undefined {
+    return this.#run?.record
   }
 
   /** Where the next step begins: at the newest kept state, at the checkpoint, or at the very beginning. */
@@ -91,61 +92,57 @@ export class RunStates {
   }
 
   /**
-   * Puts the newest kept state or the checkpoint into the parts of a run whose step has been compiled, and begins the log there; reports the
-   * checkpoint, once.
+   * Puts the newest kept state or the checkpoint into the parts of `run`, and begins the log there; reports the checkpoint, once.
    * `differenceFrom`: how the run of a log began differently.
    */
   async restore(
-    parts: RunParts,
-    record: RunRecord,
+    run: CompiledRun,
     differenceFrom: (log: RunLogFile | undefined) => string | undefined,
   ): Promise<void> {
-    this.record = record
+    this.#run = run
     const { newest } = this.kept
-    if (newest) restoreState(parts, newest)
+    if (newest) restoreState(run.parts, newest)
     else if (this.#resumed) {
-      await this.#resumed.restore(parts)
-      if (!this.#hasReported) await this.#report(this.#resumed, record, differenceFrom)
+      await this.#resumed.restore(run.parts)
+      if (!this.#hasReported) await this.#report(this.#resumed, run.record, differenceFrom)
     }
     this.#log.begin(newest ? newest.log : this.#logBefore)
   }
 
   /** Keeps the state of a checkpoint, as the one from which the ranks begin. */
-  async keepResumed(parts: RunParts): Promise<void> {
-    if (this.#resumed && !this.kept.newest) await this.keep(parts, this.start)
+  async keepResumed(): Promise<void> {
+    if (this.#resumed && !this.kept.newest) await this.keep(this.start)
   }
 
   /** Keeps the state where the run could continue from. All ranks call it between the same steps. */
-  async keep(parts: RunParts, progress: Progress): Promise<void> {
-    this.kept.add(await keepState(parts, progress, this.#logFile))
+  async keep(progress: Progress): Promise<void> {
+    this.kept.add(await keepState(this.#run!.parts, progress, this.#logFile))
   }
 
   /** Saves a checkpoint, or where `canBeSaved` reads what one would have. All ranks call it between the same steps. */
   async save(
-    parts: RunParts,
     progress: Progress,
-    { group, samples, perEpoch }: SavePlace,
-    { isBest, isDue, isHeld }: SaveOptions,
+    { isBest = false, isDue = false, isHeld }: SaveOptions,
   ): Promise<void> {
     const { config, task, onEvent } = this.#options
+    const run = this.#run!
     const beganMs = performance.now()
     const { step } = progress
     const { meta } = task
-    const { rank } = group
+    const { rank } = run.group
     const { readRun, saveRun } = await checkpointing()
-    const record = this.record!
-    const now = { meta, record, progress, samples, perEpoch, log: this.#logFile }
+    const now = { ...run, meta, progress, log: this.#logFile }
     if (canBeSaved(config)) {
-      const state = await readRun(parts, now)
+      const state = await readRun(now)
       // An exact run's copies on other ranks count too.
       const isDueHere = config.exact ? config.saves === 'auto' : isDue && rank === 0
       const score = scoreOf(meta.metric, progress.value)
-      const run = { step, isBest, score, state }
-      await this.saves.take(run, { beganMs, isDue: isDueHere, isHeld })
+      const read = { step, isBest, score, state }
+      await this.saves.take(read, { beganMs, isDue: isDueHere, isHeld })
       return
     }
     try {
-      const name = await saveRun(parts, now, { group, place: this.#place, isBest })
+      const name = await saveRun(now, this.#place, isBest)
       onEvent({ event: 'checkpoint', step, name, isBest, rank })
     } catch (error) {
       // A full disk or a folder that is gone does not end the run: all ranks have this error, the next save may succeed, and without the last one the model is there.

@@ -1,5 +1,6 @@
 import type { SavedState } from '../../data/saved-tree.ts'
 import { messageOf, TabringError } from '../../util/errors.ts'
+import type { RunEvent } from '../watch/run-events.ts'
 
 /** A rank that saves by itself does so this often. units: ms. */
 const everyMs = 10_000
@@ -23,21 +24,9 @@ export interface SavedFile {
   readonly name: string
 }
 
-/** An event of saving, without the rank. */
-export type SaveEvent =
-  | {
-      readonly event: 'checkpoint'
-      readonly step: number
-      readonly name: string
-      readonly isBest: boolean
-      readonly isKept: boolean
-    }
-  | {
-      readonly event: 'unsaved'
-      readonly step: number
-      readonly code: string
-      readonly text: string
-    }
+type WithoutRank<Event> = Event extends unknown ? Omit<Event, 'rank'> : never
+/** An event of saving. */
+export type SaveEvent = WithoutRank<Extract<RunEvent, { event: 'checkpoint' | 'unsaved' }>>
 
 export interface SavesOptions {
   /** Writes on this rank alone; returns the file's name. */
