@@ -31,7 +31,6 @@ import type {
   Admission,
   CheckpointAddress,
   ComputeApi,
-  FirstHalf,
   Membership,
   RunResult,
   TimedEvent,
@@ -53,6 +52,17 @@ function freeWhenReady(work: Promise<WarmedUp | undefined> | undefined): void {
     () => undefined,
   )
 }
+
+/** What the page tells the member of an elastic run. */
+type MemberCall =
+  | 'notLinked'
+  | 'signal'
+  | 'memberIsDead'
+  | 'remove'
+  | 'doubt'
+  | 'firstHalf'
+  | 'leftOut'
+  | 'continueWithout'
 
 /** One rank: it owns the GPU device, the links and the collectives. */
 class ComputeWorker implements ComputeApi {
@@ -218,11 +228,10 @@ class ComputeWorker implements ComputeApi {
         trainer?.regroupSoon()
       }
       signal.throwIfAborted()
-      const { isRankLost } = training
       const elastic =
         place &&
         new training.RunMember({
-          ...{ place, membership, links, signal, join, tell, request, isRankLost },
+          ...{ place, membership, links, signal, join, tell, request },
           signer: training.signerOf(place),
           heldStep: () => trainer?.heldStep ?? 0,
           pace: () => trainer?.pace,
@@ -246,17 +255,14 @@ class ComputeWorker implements ComputeApi {
               helloMs: current === epoch ? undefined : rejoinTimeoutMs,
             }),
         })
-      let runtime = await this.#openRuntime()
+      const runtime = await this.#openRuntime()
       signal.throwIfAborted()
       const group = await groups.first()
       const warm = await prepared
       signal.throwIfAborted()
       trainer = new training.Trainer({
         runtime,
-        reopen: async () => {
-          runtime = await this.#reopenRuntime()
-          return runtime
-        },
+        reopen: () => this.#reopenRuntime(),
         groups,
         isElastic,
         joins,
@@ -289,7 +295,7 @@ class ComputeWorker implements ComputeApi {
         })
       elastic?.end(true)
       const carried = await (elastic?.linkStats() ?? statsOf(links.values()))
-      return { ...result, links: carried, adapter: runtime.facts }
+      return { ...result, links: carried, adapter: (await this.#openRuntime()).facts }
     }
     try {
       // An abort does not wait for what cannot be broken off, such as a pipeline that compiles.
@@ -313,42 +319,25 @@ class ComputeWorker implements ComputeApi {
     else this.#hear((elastic) => elastic.admit(admission, links))
   }
 
-  async notLinked(ballot: number, peerRank: number): Promise<void> {
-    this.#elastic?.notLinked(ballot, peerRank)
+  readonly notLinked = this.#toMember('notLinked')
+  readonly signal = this.#toMember('signal')
+  readonly memberIsDead = this.#toMember('memberIsDead')
+  readonly remove = this.#toMember('remove')
+  readonly doubt = this.#toMember('doubt')
+  readonly firstHalf = this.#toMember('firstHalf')
+  readonly leftOut = this.#toMember('leftOut')
+  readonly continueWithout = this.#toMember('continueWithout')
+
+  /** A call of a method of the member of the run that is on: at once, or as soon as it is made. */
+  #toMember<Name extends MemberCall>(name: Name): ComputeApi[Name] {
+    const call = async (...args: unknown[]) =>
+      this.#hear((elastic) => (elastic[name] as (...args: unknown[]) => void)(...args))
+    return call as ComputeApi[Name]
   }
 
-  async signal(ballot: number, peerRank: number, attempt: number, data: string): Promise<void> {
-    this.#elastic?.signal(ballot, peerRank, attempt, data)
-  }
-
-  async memberIsDead(who: string, ballot?: number): Promise<void> {
-    this.#hear((elastic) => elastic.memberIsDead(who, ballot))
-  }
-
-  async remove(member: string): Promise<void> {
-    this.#hear((elastic) => elastic.remove(member))
-  }
-
-  async doubt(member: string): Promise<void> {
-    this.#hear((elastic) => elastic.doubt(member))
-  }
-
-  /** Of the run that is on: at once, or as soon as its member is made. */
   #hear(hear: (elastic: RunMember) => void): void {
     if (this.#elastic) hear(this.#elastic)
     else if (this.#abort) this.#early.push(hear)
-  }
-
-  async firstHalf(ballot: number, first: FirstHalf): Promise<void> {
-    this.#elastic?.firstHalf(ballot, first)
-  }
-
-  async leftOut(why: string): Promise<void> {
-    this.#elastic?.leftOut(why)
-  }
-
-  async continueWithout(): Promise<void> {
-    this.#elastic?.continueWithout()
   }
 
   async leave(): Promise<void> {

@@ -9,6 +9,7 @@ import { endsOf, membersPerRoom, ringNeighbours, roomEdges } from '../../peer/ro
 import { LifeSigner, type Signer } from '../../peer/room/life-keys.ts'
 import { memberOf } from '../../peer/room/lives.ts'
 import { leftOutError } from '../../peer/room/refusals.ts'
+import { isRankLost } from '../../trainer/loop/run-groups.ts'
 import type { RunEvent } from '../../trainer/watch/run-events.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
 import { PeerError, type TabringError } from '../../util/errors.ts'
@@ -54,7 +55,6 @@ export interface RunMemberOptions {
   readonly heldStep?: () => number
   /** All ranks should end the same step and ask for the next group. */
   readonly request: () => void
-  readonly isRankLost: (error: unknown) => boolean
   /** By which newcomers are let in, and slow members found. Default: all are let in. */
   readonly pace?: () => StepPace | undefined
   /** For tests. */
@@ -174,7 +174,7 @@ export class RunMember {
   }
 
   #isOver(error: unknown): boolean {
-    return this.#options.signal.aborted || !this.#options.isRankLost(error)
+    return this.#options.signal.aborted || !isRankLost(error)
   }
 
   async #join(roster: Roster, waitMs: number | undefined): Promise<ProcessGroup> {

@@ -3,7 +3,7 @@ import { transferOf } from '../../peer/link/channel-transport.ts'
 import { toHex } from '../../util/env.ts'
 import { TabringError } from '../../util/errors.ts'
 import { startWorker } from '../../util/start-worker.ts'
-import type { CheckpointSettings, ComputeApi, NotARun } from '../api.ts'
+import type { ComputeApi } from '../api.ts'
 import { keepErrorCodes } from '../error-transfer.ts'
 
 /** A compute worker as its page holds it. */
@@ -67,42 +67,23 @@ export function startCompute(start: StartWorker): ComputeClient {
 /** The same methods, each racing against the worker's end. Transports and callbacks are handed over in the calling task. */
 function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>): ComputeApi {
   const race = <T>(call: Promise<T>): Promise<T> => Promise.race([call, dead])
-  return {
-    open: (choice, switches) => race(remote.open(choice, switches)),
-    speed: () => race(remote.speed()),
-    roundTrips: () => race(remote.roundTrips()),
+  const handingOver: Partial<ComputeApi> = {
     addLink: (epoch, peerRank, transport, lane) => {
       const moved = Comlink.transfer(transport, transferOf(transport))
       return race(remote.addLink(epoch, peerRank, moved, lane))
     },
-    dropLinks: (epoch) => race(remote.dropLinks(epoch)),
     prepare: (config, baseUrl, onPhase) =>
       race(remote.prepare(config, baseUrl, Comlink.proxy(onPhase))),
     train: (membership, config, baseUrl, onEvents, ...rest) =>
       race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvents), ...rest)),
-    admit: (admission) => race(remote.admit(admission)),
-    notLinked: (...args) => race(remote.notLinked(...args)),
-    signal: (...args) => race(remote.signal(...args)),
-    memberIsDead: (who, ballot) => race(remote.memberIsDead(who, ballot)),
-    remove: (member) => race(remote.remove(member)),
-    doubt: (member) => race(remote.doubt(member)),
-    firstHalf: (ballot, first) => race(remote.firstHalf(ballot, first)),
-    leftOut: (why) => race(remote.leftOut(why)),
-    continueWithout: () => race(remote.continueWithout()),
-    pause: () => race(remote.pause()),
-    goOn: () => race(remote.goOn()),
-    oneStep: () => race(remote.oneStep()),
-    save: () => race(remote.save()),
-    query: (name, input) => race(remote.query(name, input)),
-    forget: () => race(remote.forget()),
-    leave: () => race(remote.leave()),
-    abort: (...args) => race(remote.abort(...args)),
-    exportParameters: () => race(remote.exportParameters()),
-    checkpoints: () => race(remote.checkpoints()),
-    readCheckpoint: (place, name) => race(remote.readCheckpoint(place, name)),
-    checkpointSettings: (place, name) => race(remote.checkpointSettings(place, name)),
-    addCheckpoint: (file) => race<CheckpointSettings | NotARun>(remote.addCheckpoint(file)),
-    removeCheckpoint: (place, name) => race(remote.removeCheckpoint(place, name)),
-    traceEvents: () => race(remote.traceEvents()),
   }
+  type Call = (...args: unknown[]) => Promise<unknown>
+  const calls = remote as unknown as Record<string, Call>
+  return new Proxy(handingOver as ComputeApi, {
+    get(own, name: keyof ComputeApi | 'then') {
+      // A promise may hold it.
+      if (name === 'then') return undefined
+      return own[name] ?? ((...args: unknown[]) => race(calls[name](...args)))
+    },
+  })
 }

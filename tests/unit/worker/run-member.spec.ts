@@ -3,7 +3,6 @@ import { type ElasticMessage, encodeElasticMessage } from '../../../src/peer/ela
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { EpochLinks } from '../../../src/peer/link/epoch-link.ts'
 import { memoryPair } from '../../../src/peer/link/memory-link.ts'
-import { isRankLost } from '../../../src/trainer/loop/run-groups.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import type { RunEvent } from '../../../src/worker/api.ts'
 import { RunMember } from '../../../src/worker/compute/run-member.ts'
@@ -35,7 +34,6 @@ function makeMember(size = 2, linked = 1) {
     },
     tell: (event) => happened.push(event),
     request: () => undefined,
-    isRankLost,
   })
   return { env, elastic, ids, others: pairs.map(([, other]) => other), happened }
 }

@@ -6,7 +6,7 @@ import type { ProcessGroup } from '../../../../src/peer/group/group.ts'
 import { nonGroupMember } from '../../../../src/peer/group/non-group-member.ts'
 import type { Link } from '../../../../src/peer/link/link.ts'
 import { memberOf } from '../../../../src/peer/room/lives.ts'
-import { isRankLost, Regrouping, RunGroups } from '../../../../src/trainer/loop/run-groups.ts'
+import { Regrouping, RunGroups } from '../../../../src/trainer/loop/run-groups.ts'
 import { beginning, type KeptState } from '../../../../src/trainer/saves/kept-state.ts'
 import { KeptStates } from '../../../../src/trainer/saves/kept-states.ts'
 import type { RunEvent } from '../../../../src/trainer/watch/run-events.ts'
@@ -164,7 +164,6 @@ export class Life {
       request: () => {
         this.#isRegroupAsked = true
       },
-      isRankLost,
       heldStep: () => this.step,
       pace: () =>
         this.hasTrained
