@@ -64,6 +64,9 @@ type MemberCall =
   | 'leftOut'
   | 'continueWithout'
 
+/** Those that say who is gone, also before that member is made. */
+const keptCalls: ReadonlySet<MemberCall> = new Set(['memberIsDead', 'remove', 'doubt'])
+
 /** One rank: it owns the GPU device, the links and the collectives. */
 class ComputeWorker implements ComputeApi {
   readonly #tasks: TaskLoaders
@@ -328,10 +331,13 @@ class ComputeWorker implements ComputeApi {
   readonly leftOut = this.#toMember('leftOut')
   readonly continueWithout = this.#toMember('continueWithout')
 
-  /** A call of a method of the member of the run that is on: at once, or as soon as it is made. */
+  /** A call of a method of the member of the run that is on. Before it is made only few calls have a meaning, and wait for it. */
   #toMember<Name extends MemberCall>(name: Name): ComputeApi[Name] {
-    const call = async (...args: unknown[]) =>
-      this.#hear((elastic) => (elastic[name] as (...args: unknown[]) => void)(...args))
+    const call = async (...args: unknown[]) => {
+      const hear = (elastic: RunMember) =>
+        (elastic[name] as (...args: unknown[]) => void).apply(elastic, args)
+      if (this.#elastic || keptCalls.has(name)) this.#hear(hear)
+    }
     return call as ComputeApi[Name]
   }
 
