@@ -41,17 +41,18 @@ export class WasmPipeline {
     this.bindings = bindings
   }
 
-  /** How many workgroups take about a millisecond on so many threads; few at first, before that is known. */
+  /** Returns how many workgroups to run next: those that take about a millisecond on so many threads, but at most twice as many as before. */
   part(threads: number): number {
     const groups = Math.ceil((threads * partMs) / this.groupMs)
-    return Math.min(this.#maxGroups, Math.max(groups, 1))
+    const count = Math.min(this.#maxGroups, Math.max(groups, 1))
+    if (this.groupMs > 0) this.#maxGroups = Math.max(this.#maxGroups, 2 * count)
+    return count
   }
 
   /** Learns what `groups` took on one thread. */
   measured(groups: number, ms: number): void {
     const groupMs = ms / groups
     this.groupMs += (groupMs - this.groupMs) * (this.groupMs === 0 ? 1 : newness)
-    this.#maxGroups = Math.max(this.#maxGroups, groups * 2)
   }
 }
 

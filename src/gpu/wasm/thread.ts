@@ -67,6 +67,7 @@ export function runThread({ memory, address, index, layout: at }: ThreadStart): 
   for (;;) {
     for (let i = 0; i < at.spins && Atomics.load(words, bell) === task; i++);
     Atomics.wait(words, bell, task)
+    if (Atomics.load(words, bell) === task) continue
     task = Atomics.load(words, bell)
     let open = Atomics.load(words, at.open)
     while (Math.floor(open / at.perTask) === task) {

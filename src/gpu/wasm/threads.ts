@@ -5,8 +5,10 @@ import type { WasmPipeline } from './pipeline.ts'
 import { startThread, type Thread } from './start-thread.ts'
 import { controlLayout as at } from './thread.ts'
 
-/** A thread that has not begun by then will not. units: ms. */
-const beginMs = 5_000
+/** A thread that has not begun by then, nor this much later, will not. units: ms. */
+const [beginMs, secondMs] = [5_000, 500]
+/** units: ms. */
+const warnMs = 50
 /** How often, and for how long each time, the others wait for a thread before it counts as dead. units: ms. */
 const [maxWaits, waitMs] = [20, 1_000]
 /** A dispatch that takes less is not worth waking a thread for. units: ms. */
@@ -44,6 +46,7 @@ export class Threads {
   #scratch = 0
   /** Why this device has fewer threads than were asked for. */
   problem: string | undefined
+  #isWarning = false
 
   constructor(heap: WasmHeap) {
     this.#heap = heap
@@ -63,7 +66,9 @@ export class Threads {
   start(): void {
     if (this.#wanted === 1) return
     if (this.#heap.isShared) this.#startHelpers()
-    else this.#lacks('the page is not isolated from other origins, so that workers share no memory')
+    else
+      this.problem = 'the page is not isolated from other origins, so that workers share no memory'
+    if (this.problem) this.#warn()
   }
 
   #startHelpers(): void {
@@ -79,19 +84,19 @@ export class Threads {
         const helper: Helper = { bell, kernels: new Set(), thread }
         this.#helpers.push(helper)
       } catch (error) {
-        this.#lacks(`a worker could not be started (${messageOf(error)})`)
+        this.problem = `a worker could not be started (${messageOf(error)})`
         break
       }
     }
-    const timer = setTimeout(() => {
-      for (const helper of this.#helpers.filter((one) => !this.#hasBegun(one))) {
-        helper.thread.stop()
-        this.#ended(helper, `it did not begin within ${beginMs} ms`)
-      }
-    }, beginMs)
-    // In Node: a process may end before.
-    if (typeof timer === 'object') timer.unref()
+    // The second time comes after what a long task of this thread has held up.
+    later(beginMs, () => later(secondMs, () => this.#dropLate()))
     this.needScratch(this.#scratchBytes)
+  }
+
+  #dropLate(): void {
+    const late = this.#helpers.filter((helper) => !this.#hasBegun(helper))
+    for (const { thread } of late) thread.stop()
+    for (const helper of late) this.#ended(helper, `it did not begin within ${beginMs} ms`)
   }
 
   #hasBegun({ bell }: Helper): boolean {
@@ -111,13 +116,16 @@ export class Threads {
     const index = this.#helpers.indexOf(helper)
     if (index < 0) return
     this.#helpers.splice(index, 1)
-    this.#lacks(`a worker ended (${why})`)
+    // One warning for all that end at about the same time.
+    if (!this.#isWarning) later(warnMs, () => this.#warn())
+    this.#isWarning = true
+    this.problem = `a worker ended (${why})`
   }
 
-  #lacks(problem: string): void {
-    this.problem = problem
+  #warn(): void {
+    this.#isWarning = false
     console.warn(
-      `tabring: the device cpu computes on ${this.expected} of ${this.#wanted} threads: ${problem}.`,
+      `tabring: the device cpu computes on ${this.expected} of ${this.#wanted} threads: ${this.problem}.`,
     )
   }
 
@@ -258,6 +266,12 @@ export class Threads {
   stop(): void {
     for (const { thread } of this.#helpers.splice(0)) thread.stop()
   }
+}
+
+/** In Node a process may end before. */
+function later(ms: number, run: () => void): void {
+  const timer = setTimeout(run, ms)
+  if (typeof timer === 'object') timer.unref()
 }
 
 /** Whether the caller may sleep: a page's own thread may not. */

@@ -10,6 +10,7 @@ import { bufferUsage, mapMode } from '../../../src/gpu/usage.ts'
 import { WasmDevice } from '../../../src/gpu/wasm/device.ts'
 import { WasmHeap } from '../../../src/gpu/wasm/heap.ts'
 import { openWasm } from '../../../src/gpu/wasm/open.ts'
+import { WasmPipeline } from '../../../src/gpu/wasm/pipeline.ts'
 import type { ThreadStart } from '../../../src/gpu/wasm/thread.ts'
 
 const storage = bufferUsage.STORAGE | bufferUsage.COPY_SRC | bufferUsage.COPY_DST
@@ -172,6 +173,19 @@ test.each([1, 2, 4])('%i threads take all workgroups of a dispatch, each once', 
   expect(found.size).toBe(threads)
 })
 
+test('parts of a dispatch double up to a millisecond where other threads compute most of them', () => {
+  const compiled = { code: new Uint8Array(), bindings: [], scratchBytes: 0 }
+  const pipeline = new WasmPipeline('a kernel', () => undefined, compiled)
+  const parts = Array.from({ length: 8 }, () => {
+    const part = pipeline.part(8)
+    // Of it, one workgroup on this thread.
+    pipeline.measured(1, 0.1)
+    return part
+  })
+  expect(parts).toEqual([1, 1, 2, 4, 8, 16, 32, 64])
+  expect([pipeline.part(8), pipeline.part(1)]).toEqual([80, 10])
+})
+
 test('a dispatch does not wait for a thread that has not begun it', async () => {
   let control = new Int32Array()
   let bell = 0
@@ -236,11 +250,13 @@ test('a device whose threads have no file computes without them, and names the f
   vi.stubGlobal('Worker', Failing)
   const warn = vi.spyOn(console, 'warn').mockReturnValue()
   try {
-    await open(2)
+    const gpu = await open(3)
+    await vi.waitFor(() => expect(warn).toHaveBeenCalled())
+    expect(gpu.facts.description).toMatch(/^CPU in WebAssembly, 1 thread; a worker ended/)
     expect(warn.mock.calls).toEqual([
       [
         expect.stringMatching(
-          /^tabring: the device cpu computes on 1 of 2 threads: a worker ended \(its file .*thread\.worker\.ts.* could not be loaded; check that the server has it\)\.$/,
+          /^tabring: the device cpu computes on 1 of 3 threads: a worker ended \(its file .*thread\.worker\.ts.* could not be loaded; check that the server has it\)\.$/,
         ),
       ],
     ])
