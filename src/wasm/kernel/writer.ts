@@ -227,8 +227,13 @@ export class Writer extends Expressions {
       const loop = { kind: 'loop', gone, key } as const
       const { condition } = statement
       if (condition && !gone) {
+        const first = this.calls
         const isOn = () => {
+          // Written twice, it has the same keys each time.
+          const next = Math.max(this.calls, first)
+          this.calls = first
           const [test] = this.value(condition).parts
+          this.calls = Math.max(this.calls, next)
           if (isUniform(test)) return this.arithmetic.word('bool', test) as Local<'i32'>
           this.findings.add(`${key}:gone`)
           return this.code.i32Const(0)
