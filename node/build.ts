@@ -68,7 +68,8 @@ export async function ensureBuilt({
   const all = join(repository, 'dist')
   if (!force && !(await isStale())) return all
   const output = isTraining ? join(repository, 'dist-tab') : all
-  if (isTraining && !(await isStale(repository, join('dist-tab', 'tab.html')))) return output
+  if (isTraining && !force && !(await isStale(repository, join('dist-tab', 'tab.html'))))
+    return output
   if (!existsSync(join(repository, 'index.html'))) {
     throw new TabringError(
       'config.invalid',

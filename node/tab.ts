@@ -28,7 +28,7 @@ export interface TabSettings extends Partial<TabEvents> {
   readonly functions?: Readonly<Record<string, (...words: never[]) => unknown>>
   /** True if it has the storage and shared workers of the browser's other such tabs. Default: its own, as on a separate machine. */
   readonly isBesideOthers?: boolean
-  /** Names of functions that workers of the page call too, each over the channel of that name, with one value. */
+  /** Names of functions that workers of the page call too, each over the channel of that name, with one value; not with `isBesideOthers`. */
   readonly forWorkers?: readonly string[]
 }
 
@@ -59,8 +59,7 @@ export function tellClosed({ onClose }: Partial<TabEvents>): void {
 }
 
 /**
- * Threads of each of `ranks` on this machine, as torchrun sets OMP_NUM_THREADS: a launcher's tabs share no storage, and do not see that they share
- * the cores.
+ * Threads of each of `ranks` on this machine, as torchrun sets OMP_NUM_THREADS: tabs that share no storage do not see that they share the cores.
  */
 export const sharedThreads = (ranks: number): SwitchInputs =>
   ranks === 1 ? {} : { numThreads: String(Math.max(1, Math.floor(availableParallelism() / ranks))) }

@@ -1,4 +1,5 @@
 import { messageOf } from '../src/util/errors.ts'
+import { closeSoon } from './interrupt.ts'
 import { browserGone, type Tab, type TabBrowser, type TabSettings } from './tab.ts'
 
 export type StreamName = 'stdout' | 'stderr'
@@ -53,6 +54,7 @@ export class OpenTabs {
   readonly #options: TabsOptions
   readonly #runs: TabRun[] = []
   readonly #unwatch: () => void
+  #isOver = false
 
   constructor(options: TabsOptions) {
     const { browser, stop, onFailure } = options
@@ -68,13 +70,14 @@ export class OpenTabs {
   open(tab: RankTab): TabRun {
     const run = new TabRun(tab, this.#options)
     this.#runs.push(run)
-    if (this.#options.stop.aborted) run.abandon()
+    if (this.#isOver || this.#options.stop.aborted) run.abandon()
     else void run.open()
     return run
   }
 
   /** Waits for none of them any longer. */
   readonly abandon = (): void => {
+    this.#isOver = true
     for (const run of this.#runs) run.abandon()
   }
 
@@ -86,7 +89,8 @@ export class OpenTabs {
     } finally {
       this.#unwatch()
       this.#options.stop.removeEventListener('abort', this.abandon)
-      await Promise.all(runs.map((run) => run.close()))
+      // A browser that does not answer is ended by its owner.
+      await closeSoon('tabs', () => Promise.all(runs.map((run) => run.close())))
     }
   }
 }
@@ -146,7 +150,7 @@ export class TabRun {
 
   /** Resolves when the tab is closed; may be called again. */
   close(): Promise<void> {
-    this.hasEnded = true
+    this.abandon()
     // Playwright throws out of band when a page is closed while it is being set up (seen in 1.65). It is gone already with a browser that has exited.
     this.#closing ??= this.#opening?.then((tab) => tab.close()).catch(() => undefined)
     return this.#closing ?? Promise.resolve()

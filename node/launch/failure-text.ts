@@ -14,7 +14,7 @@ export function failureText({ failure, restarts, isShared }: Outcome): string {
   if (!failure) return ''
   const { rank, host, text } = failure
   const again = restarts > 0 ? `after ${restarts} restart${restarts === 1 ? '' : 's'}` : ''
-  if (rank === null) return again ? `${again}: ${text}` : text
   const where = isShared ? ` on ${host}` : ''
+  if (rank === null) return [again, where.trimStart(), text].filter(Boolean).join(': ')
   return `rank ${rank}${where} failed first${again && `, ${again}`}:\n${text}`
 }

@@ -130,7 +130,7 @@ export async function launch(command: Command, signal: AbortSignal): Promise<Out
     for (;;) {
       const task = await orAbort(coordination.follower.next(), signal)
       if (task.type === 'leave') {
-        const count = Math.max(restarts.used, attempt)
+        const count = options.restartsAll === false ? attempt : Math.max(restarts.used, attempt)
         return { failure: task.failure, restarts: count, isShared: plan.launchers > 1 }
       }
       const { part } = task

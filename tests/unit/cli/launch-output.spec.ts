@@ -121,7 +121,10 @@ test('failureText names the rank that failed', () => {
     'rank 1 on beta failed first, after 2 restarts:\n',
   )
   const browser = { ...failure, rank: null, text: 'browser: gone.' }
-  expect(failureText({ failure: browser, restarts: 0, isShared: true })).toBe('browser: gone.')
+  expect(failureText({ failure: browser, restarts: 0, isShared: false })).toBe('browser: gone.')
+  expect(failureText({ failure: browser, restarts: 1, isShared: true })).toBe(
+    'after 1 restart: on beta: browser: gone.',
+  )
 })
 
 test('places in built files become places in their sources', async () => {
