@@ -65,7 +65,11 @@ export function writeSafetensors(
   )
   const isMetadata = isRecord(metadata) && Object.values(metadata).every(isText)
   checkArgument('writeSafetensors', 'metadata', metadata, isMetadata, 'texts by name')
-  const entries = [...new Map(given)].sort(
+  const names = given.map(([name]) => name)
+  const seen = new Set<string>()
+  const twice = names.find((name) => seen.size === seen.add(name).size)
+  checkArgument('writeSafetensors', 'tensors', twice, twice === undefined, 'names that differ')
+  const entries = given.toSorted(
     ([, a], [, b]) => b.data.BYTES_PER_ELEMENT - a.data.BYTES_PER_ELEMENT,
   )
   const fields: string[] = []

@@ -358,8 +358,13 @@ function checkSampler(sampler: Sampler | undefined): void {
 function chosenIndices(sampler: Sampler, epoch: number, length: number): Uint32Array<ArrayBuffer> {
   const given =
     sampler.indices && sampler.chosenEpoch === undefined ? sampler.indices(epoch) : sampler
-  const indices = Array.from(given as ArrayLike<number> | Iterable<number>)
-  for (const index of indices) requireIndex('DataLoader: the sampler', index, length)
+  const indices: number[] = []
+  for (const index of isIterable(given) ? (given as Iterable<number>) : Array.from(given)) {
+    requireIndex('DataLoader: the sampler', index, length)
+    indices.push(index)
+    // It may never end.
+    if (indices.length >= sampler.length + 1000) break
+  }
   if (indices.length === sampler.length) return Uint32Array.from(indices)
   throw new DataError(
     'config.invalid',

@@ -261,6 +261,7 @@ export class DistributedDataParallel extends Module {
 
   forward(x: Tensor, ...others: unknown[]): Tensor {
     const trace = activeTrace('forward')
+    this.#refuseNew()
     trace.forwarded = this.#exchange
     trace.isForwardedToTrain = this.training
     return this.module.forward(x, ...others)
@@ -323,6 +324,17 @@ export class DistributedDataParallel extends Module {
     }
     const check = await ReplicaCheck.create(runtime, [...buckets])
     return everyStep(everySteps, (step) => check.compare(this.#group, step))
+  }
+
+  /** errors: `graph.misuse` for a trainable parameter that came later than the wrapping: each rank would train it alone. */
+  #refuseNew(): void {
+    const known = new Set(this.#exchange.parameters)
+    for (const [name, parameter] of this.module.namedParameters())
+      if (parameter.requiresGrad && !known.has(parameter))
+        throw new TabringError(
+          'graph.misuse',
+          `DistributedDataParallel: parameter "${name}" was not in the model when it was wrapped, so that each rank would train it alone. Wrap the model after it was changed.`,
+        )
   }
 
   /** errors: `graph.misuse` where the model is wrapped with exact. */

@@ -70,6 +70,10 @@ export class CosineAnnealingWarmRestarts extends LRScheduler {
     this.initialStep()
   }
 
+  protected override get hasFractions(): boolean {
+    return true
+  }
+
   protected override advance(epoch?: number): number[] {
     if (epoch === undefined && this.lastEpoch >= 0) {
       this.lastEpoch++

@@ -53,6 +53,11 @@ export abstract class LRScheduler implements AnyScheduler {
     return this.rates()
   }
 
+  /** True if an epoch may be a fraction. */
+  protected get hasFractions(): boolean {
+    return false
+  }
+
   /** Fields included in `stateDict`, which each step and each loaded state checks. */
   protected fields(): StateFields {
     return {
@@ -78,7 +83,10 @@ export abstract class LRScheduler implements AnyScheduler {
   step(epoch?: number): void {
     const name = this.constructor.name
     checkOptimizer(name, this.optimizer)
-    checkNumber(name, 'epoch', epoch, isNotNegative, 'a number from 0 up')
+    const { hasFractions } = this
+    const isEpochHere = (value: number) => isNotNegative(value) && (hasFractions || isWhole(value))
+    const range = `a ${hasFractions ? '' : 'whole '}number from 0 up (a loss is for ReduceLROnPlateau)`
+    checkNumber(name, 'epoch', epoch, isEpochHere, range)
     for (const [field, { isValid, expected, isArgument }] of Object.entries(this.fields())) {
       const value: unknown = Reflect.get(this, field)
       const check = isArgument ? checkRequired : checkOption

@@ -168,6 +168,14 @@ test('every truncated file is refused', () => {
     expect(() => readSafetensors(file.subarray(0, length))).toThrow('truncated')
 })
 
+test('the writer refuses a name that stands twice', () => {
+  const tensor = { dtype: 'F32', shape: [1], data: new Float32Array(1) } as const
+  const tensors = ['a', 'b', 'a'].map((name) => [name, tensor] as const)
+  expect(() => writeSafetensors(tensors)).toThrow(
+    'writeSafetensors: tensors must be names that differ, got "a"',
+  )
+})
+
 test('the writer refuses a shape that does not fit its data', () => {
   const data = new Float32Array(3)
   expect(() => writeSafetensors([['a', { dtype: 'F32', shape: [2], data }]])).toThrow(

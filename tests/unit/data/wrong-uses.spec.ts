@@ -91,6 +91,19 @@ test('a sampler whose length is not the number of its indices is refused', async
   )
 })
 
+test('a sampler whose indices never end is refused', async () => {
+  const sampler: Sampler = {
+    length: 4,
+    *[Symbol.iterator]() {
+      for (;;) yield 1
+    },
+  }
+  const loader = new DataLoader({ length: 4, get }, { sampler })
+  await expect(loader[Symbol.asyncIterator]().next()).rejects.toThrow(
+    "DataLoader: the sampler's length is 4, but it has 1004 indices",
+  )
+})
+
 test('sums that are no tensors are refused by what they are', async () => {
   const dataset = new TensorDataset({ x: hostTensor([1, 1], Float32Array.of(1)) })
   const refused = (batchSums: unknown) =>

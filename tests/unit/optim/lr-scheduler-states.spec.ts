@@ -106,7 +106,8 @@ describe('a step that fails', () => {
   })
 
   test.each([
-    ['an epoch below 0', {}, -5, /^StepLR: epoch must be a number from 0 up, got -5/],
+    ['an epoch below 0', {}, -5, /^StepLR: epoch must be a whole number from 0 up .*, got -5/],
+    ['a loss', {}, 1.7, /^StepLR: epoch must be .* \(a loss is for ReduceLROnPlateau\), got 1.7/],
     ['no stepSize', { stepSize: null }, undefined, /^StepLR: stepSize must be a whole/],
     ['no gamma', { gamma: null }, undefined, /^StepLR: gamma must be a number, got null/],
     ['no baseLrs', { baseLrs: null }, undefined, /^StepLR: baseLrs must be a list of 1/],

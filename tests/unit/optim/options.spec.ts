@@ -60,7 +60,11 @@ describe('optimizers', () => {
 
   test.each([
     ['no state at all', undefined, /SGD expected an optimizer's state .* got undefined/],
-    ['a promise', Promise.resolve({}), /with "state" and "param_groups", got an object/],
+    [
+      'a promise',
+      Promise.resolve({}),
+      /with "state" and "param_groups", got a promise, which lacks an await/,
+    ],
     ['a model', { 'a.weight': 1 }, /with "state" and "param_groups", got a.weight/],
     ['Adam', new Adam(parameters()), /SGD has no setting "betas"/],
     ['RMSprop', new RMSprop(parameters()), /SGD has no setting "alpha"/],

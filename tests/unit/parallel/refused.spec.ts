@@ -128,3 +128,23 @@ test('detectAnomaly and runEagerly are refused for layers on several devices', a
       'several devices',
     )
 })
+
+test('a layer that is replaced after the model was wrapped is refused, since ranks would train it alone', async () => {
+  const ended = await onRanks(2, async (processGroup) => {
+    const model = new Sequential(new Linear(4, 2), new Linear(2, 1))
+    const wrapped = new DistributedDataParallel(model, { processGroup })
+    model.set(1, new Linear(2, 1))
+    const optimizer = new SGD(model.at(1).parameters(), { lr: 0.1 })
+    const step: TracedFunction = ({ x }) => {
+      const loss = wrapped.forward(x).mean()
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    }
+    await expect(compile(step, types, { runtime: new ReferenceRuntime() })).rejects.toThrow(
+      'DistributedDataParallel: parameter "1.weight" was not in the model when it was wrapped',
+    )
+    return true
+  })
+  expect(ended).toEqual([0, 1].map(() => ({ status: 'fulfilled', value: true })))
+})
