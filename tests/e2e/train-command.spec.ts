@@ -16,13 +16,14 @@ test('three tabs train on drawn digits, report each step, and write the weights'
   const trace = join(folder.path, 'spans.json')
   const steps = 10
   const flags = ['--nproc-per-node', '3', '--steps', `${steps}`, '--seed', '7', '--out', out]
-  const buckets = ['--bucket-cap-mb', '0.2']
-  const { losses, done } = await trainWithJson(folder, ...flags, ...buckets, '--trace', trace)
+  // By ports more is measured, and the first parameters are sent to both others at once.
+  const links = ['--transport', 'webrtc', '--bucket-cap-mb', '0.2']
+  const { losses, done } = await trainWithJson(folder, ...flags, ...links, '--trace', trace)
   expect(losses).toHaveLength(steps)
   expect(losses[steps - 1]).toBeLessThan(losses[0] - 0.2)
   expect(done.worldSize).toBe(3)
   expect(done.paramHashes).toHaveLength(3)
-  expect(done.linksPerRank).toEqual(Array(3).fill(['port', 'port']))
+  expect(done.linksPerRank).toEqual(Array(3).fill(['webrtc', 'webrtc']))
   expect(done.samplesPerRank).toEqual([22 * steps, 21 * steps, 21 * steps])
   expect(done.bytesSentPerRank).toHaveLength(3)
   // The steps' gradients and parameters; before them the first parameters, and what measuring the links takes: up to 16 MiB, where they are fast.
@@ -69,6 +70,7 @@ test('SIGTERM in mid-run ends with 143 and leaves nothing behind', async () => {
   expect(code).toBe(143)
   expect(received.stderr).not.toContain('Error')
   expect(received.stderr).toContain('train: interrupted; no weights were saved\n')
+  expect(received.stderr).toContain('tabring room: epoch 1: linked to rank 0 by port\n')
   expect(received.stderr).toMatch(/rank 1: tabring kernels: program \d, run 1, means of 1 runs:\n/)
   expect(await readdir(folder.path)).toEqual([])
 }, 180_000)
