@@ -40,6 +40,8 @@ export class Threads {
   /** Number of the newest task. */
   #task = 0
   readonly #helpers: Helper[] = []
+  /** Those that have begun, as far as was asked. */
+  #begun: readonly Helper[] = []
   /** Scratch memory: bytes of one thread, of how many, and where it begins. */
   #scratchBytes = 0
   #scratches = 0
@@ -109,13 +111,17 @@ export class Threads {
 
   /** Workers that take part. */
   get #ready(): readonly Helper[] {
-    return this.#helpers.slice(0, this.#wanted - 1).filter((helper) => this.#hasBegun(helper))
+    if (this.#begun.length < this.#helpers.length)
+      this.#begun = this.#helpers.filter((helper) => this.#hasBegun(helper))
+    const wanted = this.#wanted - 1
+    return this.#begun.length <= wanted ? this.#begun : this.#begun.slice(0, wanted)
   }
 
   #ended(helper: Helper, why: string): void {
     const index = this.#helpers.indexOf(helper)
     if (index < 0) return
     this.#helpers.splice(index, 1)
+    this.#begun = []
     // One warning for all that end at about the same time.
     if (!this.#isWarning) later(warnMs, () => this.#warn())
     this.#isWarning = true
@@ -264,6 +270,7 @@ export class Threads {
 
   /** Ends all workers. */
   stop(): void {
+    this.#begun = []
     for (const { thread } of this.#helpers.splice(0)) thread.stop()
   }
 }

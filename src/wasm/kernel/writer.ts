@@ -230,7 +230,7 @@ export class Writer extends Expressions {
         const first = this.calls
         const isOn = () => {
           // Written twice, it has the same keys each time.
-          const next = Math.max(this.calls, first)
+          const next = this.calls
           this.calls = first
           const [test] = this.value(condition).parts
           this.calls = Math.max(this.calls, next)
