@@ -15,7 +15,7 @@ export function chromiumTabs(browser: Browser): TabBrowser {
   let common: Promise<BrowserContext> | undefined
   return {
     async openTab(settings) {
-      if (!settings.isBesideOthers)
+      if (!settings.sharesContext)
         return openTab(await ownContext(browser, settings.origin), settings)
       common ??= ownContext(browser, settings.origin)
       return openTab(await common, settings)
@@ -30,7 +30,7 @@ export function chromiumTabs(browser: Browser): TabBrowser {
 
 async function openTab(context: BrowserContext, settings: TabSettings): Promise<Tab> {
   let page: Page | undefined
-  const close = async () => (settings.isBesideOthers ? page?.close() : context.close())
+  const close = async () => (settings.sharesContext ? page?.close() : context.close())
   try {
     const opened = await context.newPage()
     page = opened

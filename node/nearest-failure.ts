@@ -3,7 +3,7 @@
 /** How long a failure that may be the echo of another waits for it. */
 export const graceMs = 700
 
-/** Steps from the cause: ranks that lose a neighbour say so, as a rule before the neighbour's own words arrive. */
+/** Steps from the cause: ranks that lose a neighbour report it, usually before the neighbour's own report arrives. */
 const distance = (code: string) => (code === 'peer.aborted' ? 2 : isEcho(code) ? 1 : 0)
 
 /** Whether a failure of this code may tell of that of another rank. */

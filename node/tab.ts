@@ -27,8 +27,8 @@ export interface TabSettings extends Partial<TabEvents> {
   /** Globals of the page, by name, that call this program: values of JSON come and go. */
   readonly functions?: Readonly<Record<string, (...words: never[]) => unknown>>
   /** True if it has the storage and shared workers of the browser's other such tabs. Default: its own, as on a separate machine. */
-  readonly isBesideOthers?: boolean
-  /** Names of functions that workers of the page call too, each over the channel of that name, with one value; not with `isBesideOthers`. */
+  readonly sharesContext?: boolean
+  /** Names of functions that workers of the page call too, each over the channel of that name, with one value; not with `sharesContext`. */
   readonly forWorkers?: readonly string[]
 }
 

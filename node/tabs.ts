@@ -15,7 +15,7 @@ export function printed(type: string, text: string): [stream: StreamName, text: 
 }
 
 /** One tab to open. */
-export interface RankTab extends Pick<TabSettings, 'constants' | 'forWorkers' | 'isBesideOthers'> {
+export interface RankTab extends Pick<TabSettings, 'constants' | 'forWorkers' | 'sharesContext'> {
   /** Its rank, or a number that no other tab has. */
   rank: number
   readonly address: string

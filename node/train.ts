@@ -7,6 +7,7 @@ import { metaOf } from '../demos/experiments.ts'
 import { type ErrorCode, messageOf, TabringError } from '../src/util/errors.ts'
 import { formatRanks } from '../src/util/format-ranks.ts'
 import { exportTrace, type TraceEvent } from '../src/util/spans.ts'
+import { ensureBuilt } from './build.ts'
 import { checkDataFolder, checkGivenFile, idxMount } from './data-folder.ts'
 import { closeSoon } from './interrupt.ts'
 import { failureText } from './launch/failure-text.ts'
@@ -93,8 +94,6 @@ class Training {
   async #prepare(): Promise<Program> {
     const { traceFile, runLogFile, config, dataFolder, givenFile } = this.#options
     const note = (line: string) => this.#reporter.note(line)
-    // Vite is the slowest import by far; wrong input is refused without it.
-    const { ensureBuilt } = await import('./build.ts')
     const root = await ensureBuilt({ log: note, isTraining: true })
     if (traceFile !== undefined) this.#trace = await this.#open(traceFile, '--trace')
     if (runLogFile !== undefined) {

@@ -94,8 +94,8 @@ export class FirefoxTabs implements TabBrowser {
   async openTab(settings: TabSettings): Promise<Tab> {
     const makeContext = async (): Promise<string> =>
       (await this.#bidi.send('browser.createUserContext')).userContext
-    if (settings.isBesideOthers) this.#common ??= makeContext()
-    const userContext = await (settings.isBesideOthers ? this.#common! : makeContext())
+    if (settings.sharesContext) this.#common ??= makeContext()
+    const userContext = await (settings.sharesContext ? this.#common! : makeContext())
     const { context } = await this.#bidi.send('browsingContext.create', {
       type: 'window',
       userContext,
@@ -177,7 +177,7 @@ class FirefoxTab implements Tab {
   async close(): Promise<void> {
     if (this.#isClosed) return
     const { context, userContext } = this.#ids
-    if (this.#settings.isBesideOthers) await this.#bidi.send('browsingContext.close', { context })
+    if (this.#settings.sharesContext) await this.#bidi.send('browsingContext.close', { context })
     else await this.#bidi.send('browser.removeUserContext', { userContext })
   }
 

@@ -13,7 +13,7 @@ import { makeFolder } from '../make-folder.ts'
 import { browserStarter, hostNote, type StartBrowser } from '../open-browser.ts'
 import { Restarts } from '../restarts.ts'
 import type { Served } from '../serve.ts'
-import { sharedThreads, type TabBrowser } from '../tab.ts'
+import type { TabBrowser } from '../tab.ts'
 import type { StreamName } from '../tabs.ts'
 import type { Failure, Part } from './coordination/messages.ts'
 import { countTabs } from './devices.ts'
@@ -151,7 +151,7 @@ export async function launch(command: Command, signal: AbortSignal): Promise<Out
           coordination,
           served,
           browser: await browsers.fresh(),
-          switches: switchesOf(options, plan, tabs),
+          switches: switchesOf(options, plan),
           restarts,
           stop: AbortSignal.any([task.stop, signal]),
           fail,
@@ -244,9 +244,9 @@ class Browsers {
   }
 }
 
-/** What `tabs` tabs get by their address: flags and environment, and what Slurm says of processors. */
-function switchesOf({ switches, cpusPerTask }: RankOptions, { job }: Plan, tabs: number) {
+/** Switches of all tabs: flags and environment, and what Slurm says of processors. */
+function switchesOf({ switches, cpusPerTask }: RankOptions, { job }: Plan) {
   const cpus = cpusPerTask ?? job?.cpusPerTask
   const workers = cpus === undefined ? {} : { maxWorkers: String(cpus) }
-  return { ...sharedThreads(tabs), ...workers, ...switches }
+  return { ...workers, ...switches }
 }

@@ -9,6 +9,7 @@ import { CheckpointFolder } from '../checkpoint-folder.ts'
 import { dataMount } from '../mounts.ts'
 import type { Screen } from '../screen.ts'
 import type { Served } from '../serve.ts'
+import { sharedThreads } from '../tab.ts'
 import { type BuiltProgram, buildProgram, findModule } from './build-program.ts'
 import { checkTypes } from './check-types.ts'
 import type { Part } from './coordination/messages.ts'
@@ -82,7 +83,7 @@ function runner(
     const all = {
       browser,
       url: served.localUrl,
-      switches,
+      switches: { ...sharedThreads(ranks.length), ...switches },
       stop,
       onSay: ({ rank }, stream, text) =>
         say(rank, stream, text, (line) => screen.say(rank, stream, line)),
@@ -135,7 +136,7 @@ function noteMissed(
 function typeCheck(module: string, note: (line: string) => void, signal: AbortSignal) {
   const stopped = new AbortController()
   const done = checkTypes(module, { signal: AbortSignal.any([signal, stopped.signal]), note })
-  // Whoever waits for it hears of it later; nobody does where the build fails first.
+  // `prepare` awaits it later, and not at all where the build fails first.
   const settled = done.catch(() => undefined)
   const stop = () => {
     stopped.abort()

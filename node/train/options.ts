@@ -213,7 +213,7 @@ export function parseOptions(
   return { kind: 'train', options }
 }
 
-/** errors: `config.invalid` for settings that do not suit a run of so many ranks. */
+/** errors: `config.invalid` for settings that do not suit a run of `ranks` ranks. */
 export function checkRanks(
   { config, elastic, relay, switches }: TrainOptions,
   ranks: number,

@@ -114,7 +114,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
   const tabOf = (tab: number, address: string): RankTab => ({
     rank: tab,
     address,
-    isBesideOthers: options.transport === 'auto',
+    sharesContext: options.transport === 'auto',
     functions: (run) => ({
       __tabringMember: (id: string) => group.isMember(tab, id),
       __tabringEvent: (words: unknown) => group.event(tab, words),

@@ -290,7 +290,7 @@ describe('in workers whose page is lent to them', () => {
     expectGroup(received, 'port')
     expect((await left(page)).locks).toEqual([])
 
-    // The others learn at once of a worker that ends without a goodbye: its page lets go of what it held for it.
+    // The others learn at once of a worker that ends without a goodbye: its page frees what it held for it.
     const stays = [0, 1, 2].map((rank) => ({ ...options, rank }))
     await page.evaluate((all) => globalThis.tab.stay(all), stays)
     const endedAt = performance.now()
