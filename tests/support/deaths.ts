@@ -34,7 +34,9 @@ const forEver = () => {
 const computeWorker = (page: Page): Worker =>
   page.workers().find((worker) => !worker.url().includes('thread.worker'))!
 
-function end(page: Page, how: How, isPumped: boolean): void {
+/** Resolves when the tab was asked to go; of one that crashes when it has crashed, which takes a busy machine up to a second. */
+async function end(page: Page, how: How, isPumped: boolean): Promise<void> {
+  const crash = how === 'crashed' ? page.waitForEvent('crash') : undefined
   // After the last two nobody answers: the page is gone, or it or its worker never returns.
   const acts = {
     closed: () => page.close({ runBeforeUnload: false }),
@@ -42,6 +44,7 @@ function end(page: Page, how: How, isPumped: boolean): void {
     frozen: () => (isPumped ? page.evaluate(forEver) : computeWorker(page).evaluate(forEver)),
   }
   acts[how]().catch(() => undefined)
+  await crash
 }
 
 /**
@@ -75,8 +78,8 @@ export function deathTests(titles: readonly (typeof deaths)[number]['title'][], 
       )
       await Promise.all(
         rooms.map(async ({ what, how, ranks, isPumped }) => {
+          await end(ranks[victim].page, how, isPumped)
           const began = performance.now()
-          end(ranks[victim].page, how, isPumped)
           for (const [rank, tab] of ranks.entries()) {
             if (rank === victim) continue
             const done = await tab.done
