@@ -120,7 +120,9 @@ export class WasmDevice extends EventTarget {
     const { memory, isShared } = this.#memory.heap
     const kernel = this.#compile(module.code, { isShared })
     this.#threads.needScratch(kernel.scratchBytes)
-    return makePipeline(label, kernel, memory)
+    const pipeline = await makePipeline(label, kernel, memory)
+    this.#threads.load(pipeline)
+    return pipeline
   }
 
   createCommandEncoder(): WasmCommandEncoder {

@@ -22,14 +22,12 @@ export const controlLayout = {
   next: 0,
   /**
    * The task that threads may begin, and how many are at it, but the one that gives tasks: its number times `perTask`, and their count. 0: none may.
-   * One that comes late finds it 0, or another task, and nobody waits for it.
+   * One that comes late finds it 0, or the next task, and nobody waits for it.
    */
   open: lineWords,
   perTask: 256,
   /** Length of the error in `text`; 0: none. */
   failed: 2 * lineWords,
-  /** `run` or `load`. */
-  task: 3 * lineWords,
   kernel: 3 * lineWords + 1,
   /** Past the last workgroup of the task, and how many workgroups a thread takes at once. */
   end: 3 * lineWords + 2,
@@ -39,18 +37,20 @@ export const controlLayout = {
   /** Scratch memory of thread 0, and bytes to that of the next. */
   scratch: 3 * lineWords + 6,
   scratchBytes: 3 * lineWords + 7,
-  /** How many arguments follow: addresses of the buffers; of a kernel to load, where its code is, and its bytes. */
+  /** How many arguments follow: addresses of the buffers. */
   count: 3 * lineWords + 8,
   arguments: 3 * lineWords + 9,
   text: 3 * lineWords + 9 + maxAddresses,
   wordsOfText,
-  /** Of thread i at `bells + i * lineWords`: the number of its newest task; behind it, whether it has begun; then that of the last it has done. */
+  /** Of thread i at `bells + i * lineWords`: how often it was woken. */
   bells: 4 * lineWords + maxAddresses + wordsOfText,
   lineWords,
   /** Reads of a word before a thread sleeps: some 200 µs. Dispatches that the caller runs alone take less, and waking takes some 50 µs. */
   spins: 40_000,
-  run: 0,
-  load: 1,
+  /** Behind a thread's bell: 1 once it has begun. */
+  begun: 1,
+  /** Behind it: the bytes of a kernel to load before the next task, 0 once that is done; the kernel, and where its code is. */
+  load: 2,
 } as const
 
 /**
@@ -62,49 +62,45 @@ export function runThread({ memory, address, index, layout: at }: ThreadStart): 
   const bell = at.bells + index * at.lineWords
   const words = new Int32Array(memory.buffer, address, bell + at.lineWords)
   const kernels = new Map<number, (...args: number[]) => void>()
-  let task = 0
-  Atomics.store(words, bell + 1, 1)
+  let rings = 0
+  Atomics.store(words, bell + at.begun, 1)
   for (;;) {
-    for (let i = 0; i < at.spins && Atomics.load(words, bell) === task; i++);
-    Atomics.wait(words, bell, task)
-    if (Atomics.load(words, bell) === task) continue
-    task = Atomics.load(words, bell)
+    for (let i = 0; i < at.spins && Atomics.load(words, bell) === rings; i++);
+    Atomics.wait(words, bell, rings)
+    if (Atomics.load(words, bell) === rings) continue
+    rings = Atomics.load(words, bell)
+    const bytes = Atomics.load(words, bell + at.load)
+    if (bytes > 0) {
+      const [kernel, code] = words.subarray(bell + at.load + 1)
+      const module = new WebAssembly.Module(new Uint8Array(memory.buffer, code, bytes).slice())
+      const { exports } = new WebAssembly.Instance(module, { host: { memory } })
+      kernels.set(kernel, exports.run as (...args: number[]) => void)
+      Atomics.store(words, bell + at.load, 0)
+    }
     let open = Atomics.load(words, at.open)
-    while (Math.floor(open / at.perTask) === task) {
+    while (open > 0) {
       const found = Atomics.compareExchange(words, at.open, open, open + 1)
       if (found === open) break
       open = found
     }
-    if (Math.floor(open / at.perTask) !== task) continue
-    const kernel = words[at.kernel]
-    const [first, ...others] = words.subarray(at.arguments, at.arguments + words[at.count])
+    if (open === 0) continue
+    const run = kernels.get(words[at.kernel])
+    const others = words.subarray(at.arguments, at.arguments + words[at.count])
     try {
-      if (words[at.task] === at.run) {
-        const end = words[at.end]
-        const chunk = words[at.chunk]
-        const scratch = words[at.scratch] + index * words[at.scratchBytes]
-        const run = kernels.get(kernel)!
-        for (;;) {
-          const group = Atomics.add(words, at.next, chunk)
-          if (group >= end) break
-          const count = Math.min(chunk, end - group)
-          run(group, count, words[at.groupsX], words[at.groupsY], scratch, first, ...others)
-        }
-      } else {
-        const code = new Uint8Array(memory.buffer, first, others[0]).slice()
-        const { exports } = new WebAssembly.Instance(
-          new WebAssembly.Module(code as Uint8Array<ArrayBuffer>),
-          { host: { memory } },
-        )
-        kernels.set(kernel, exports.run as (...args: number[]) => void)
+      const end = words[at.end]
+      const chunk = words[at.chunk]
+      const scratch = words[at.scratch] + index * words[at.scratchBytes]
+      while (run) {
+        const group = Atomics.add(words, at.next, chunk)
+        if (group >= end) break
+        const count = Math.min(chunk, end - group)
+        run(group, count, words[at.groupsX], words[at.groupsY], scratch, ...others)
       }
     } catch (error) {
       const text = String(error).slice(0, at.wordsOfText)
       for (let i = 0; i < text.length; i++) words[at.text + i] = text.charCodeAt(i)
       Atomics.store(words, at.failed, text.length)
     }
-    Atomics.store(words, bell + 2, task)
-    Atomics.notify(words, bell + 2)
     Atomics.sub(words, at.open, 1)
     Atomics.notify(words, at.open)
   }

@@ -23,6 +23,8 @@ const controlWords = at.bells + at.maxThreads * at.lineWords
 interface Helper {
   readonly bell: number
   readonly kernels: Set<WasmPipeline>
+  /** A kernel that it was given, and where the code is. */
+  loading?: { readonly pipeline: WasmPipeline; readonly address: number }
   readonly thread: Thread
 }
 
@@ -102,7 +104,7 @@ export class Threads {
   }
 
   #hasBegun({ bell }: Helper): boolean {
-    return Atomics.load(this.#words, bell + 1) !== 0
+    return Atomics.load(this.#words, bell + at.begun) !== 0
   }
 
   get #wanted(): number {
@@ -122,6 +124,7 @@ export class Threads {
     if (index < 0) return
     this.#helpers.splice(index, 1)
     this.#begun = []
+    if (helper.loading) this.#heap.free(helper.loading.address)
     // One warning for all that end at about the same time.
     if (!this.#isWarning) later(warnMs, () => this.#warn())
     this.#isWarning = true
@@ -156,7 +159,7 @@ export class Threads {
   ): void {
     const [x, y] = groups
     const isShared = count > 1 && pipeline.groupMs * count >= minSharedMs
-    const helpers = isShared ? this.#ready : []
+    const helpers = isShared ? this.#ready.filter((helper) => this.#has(helper, pipeline)) : []
     if (helpers.length > 0) {
       this.#share(helpers, pipeline, first, count, groups, addresses)
       return
@@ -174,7 +177,6 @@ export class Threads {
     [x, y]: readonly [number, number, number],
     addresses: readonly number[],
   ): void {
-    for (const helper of helpers) this.#load(helper, pipeline)
     const words = this.#words
     const end = first + count
     const chunk = Math.ceil(count / (piecesPerThread * (helpers.length + 1)))
@@ -185,7 +187,7 @@ export class Threads {
     words[at.groupsY] = y
     words[at.scratch] = this.#scratch
     words[at.scratchBytes] = this.#scratchBytes
-    this.#give(at.run, pipeline.id, addresses, helpers)
+    this.#give(pipeline.id, addresses, helpers)
     const beganMs = performance.now()
     let own = 0
     try {
@@ -202,35 +204,48 @@ export class Threads {
     }
   }
 
-  #load(helper: Helper, pipeline: WasmPipeline): void {
-    if (helper.kernels.has(pipeline)) return
-    const { code, id, label } = pipeline
-    const address = this.#heap.allocate(label, code.length)
-    try {
-      this.#heap.bytes.set(code, address)
-      this.#give(at.load, id, [address, code.length], [helper])
-      const done = helper.bell + 2
-      this.#wait(done, () => Atomics.load(this.#words, done) === this.#task)
-      this.#close()
-      helper.kernels.add(pipeline)
-    } finally {
-      this.#heap.free(address)
-    }
+  /** Loads a kernel in all threads that load no other; no dispatch waits for that. errors: `gpu.limit`. */
+  load(pipeline: WasmPipeline): void {
+    for (const helper of this.#helpers) this.#has(helper, pipeline)
   }
 
-  #give(task: number, kernel: number, args: readonly number[], helpers: readonly Helper[]): void {
+  /** Tells whether a thread has this kernel, and has it load it if not. errors: `gpu.limit`. */
+  #has(helper: Helper, pipeline: WasmPipeline): boolean {
+    const { bell, kernels, loading } = helper
+    if (kernels.has(pipeline)) return true
     const words = this.#words
-    words[at.task] = task
+    const slot = bell + at.load
+    if (loading) {
+      if (Atomics.load(words, slot) > 0) return false
+      this.#heap.free(loading.address)
+      helper.loading = undefined
+      kernels.add(loading.pipeline)
+      if (loading.pipeline === pipeline) return true
+    }
+    const { code, id, label } = pipeline
+    const address = this.#heap.allocate(label, code.length)
+    helper.loading = { pipeline, address }
+    this.#heap.bytes.set(code, address)
+    words.set([id, address], slot + 1)
+    Atomics.store(words, slot, code.length)
+    this.#wake(helper)
+    return false
+  }
+
+  #give(kernel: number, args: readonly number[], helpers: readonly Helper[]): void {
+    const words = this.#words
     words[at.kernel] = kernel
     words[at.count] = args.length
     words.set(args, at.arguments)
     Atomics.store(words, at.failed, 0)
     this.#task = (this.#task % maxTask) + 1
     Atomics.store(words, at.open, this.#task * at.perTask)
-    for (const { bell } of helpers) {
-      Atomics.store(words, bell, this.#task)
-      Atomics.notify(words, bell)
-    }
+    for (const helper of helpers) this.#wake(helper)
+  }
+
+  #wake({ bell }: Helper): void {
+    Atomics.add(this.#words, bell, 1)
+    Atomics.notify(this.#words, bell)
   }
 
   /** Waits for those that are at the task. Who has not begun it does not any more. */
