@@ -3,7 +3,7 @@ import { Parameter } from '../graph/trace/parameter.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkNumber, checkOptions } from '../util/options.ts'
 import { checkSizes } from './check-sizes.ts'
-import { normalNumbers } from './init.ts'
+import { drawNormal } from './init.ts'
 import { Module } from './module.ts'
 import { showSettings } from './show-settings.ts'
 
@@ -29,12 +29,13 @@ export class Embedding extends Module {
       Number.isInteger(row) && row >= -numEmbeddings && row < numEmbeddings
     const range = `a row index for ${numEmbeddings} rows`
     checkNumber('Embedding', 'paddingIdx', paddingIdx, isRow, range)
-    const rows = normalNumbers(numEmbeddings * embeddingDim, 1)
-    if (paddingIdx !== undefined) {
+    const draw = drawNormal(numEmbeddings * embeddingDim, 1)
+    this.weight = new Parameter([numEmbeddings, embeddingDim], () => {
+      const rows = draw()
+      if (paddingIdx === undefined) return rows
       const row = paddingIdx < 0 ? paddingIdx + numEmbeddings : paddingIdx
-      rows.fill(0, row * embeddingDim, (row + 1) * embeddingDim)
-    }
-    this.weight = new Parameter([numEmbeddings, embeddingDim], rows)
+      return rows.fill(0, row * embeddingDim, (row + 1) * embeddingDim)
+    })
     this.#options = { paddingIdx }
     showSettings(this, { numEmbeddings, embeddingDim, paddingIdx })
   }

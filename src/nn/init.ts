@@ -89,16 +89,27 @@ export const filled = (shape: Shape, value: number): Parameter =>
   new Parameter(shape, new Float32Array(elementsOf(shape)).fill(value))
 
 /** A parameter of numbers evenly distributed in ±bound. */
-export const uniform = (shape: Shape, bound: number): Parameter =>
-  new Parameter(
-    shape,
-    uniformNumbers(parameterSeed, nextStream++, elementsOf(shape), -bound, bound),
-  )
+export function uniform(shape: Shape, bound: number): Parameter {
+  const [seed, stream, count] = [parameterSeed, nextStream++, elementsOf(shape)]
+  return new Parameter(shape, () => uniformNumbers(seed, stream, count, -bound, bound))
+}
 
 /** `count` normal numbers with mean 0, from a new stream. source: Box and Muller. */
-export function normalNumbers(count: number, deviation: number): Float32Array<ArrayBuffer> {
+export const normalNumbers = (count: number, deviation: number): Float32Array<ArrayBuffer> =>
+  drawNormal(count, deviation)()
+
+/** Takes a new stream, from which the function that is returned draws as `normalNumbers`. */
+export function drawNormal(count: number, deviation: number): () => Float32Array<ArrayBuffer> {
   checkCount('Parameter', [count])
-  const stream = new RandomStream(parameterSeed, nextStream++)
+  const [seed, stream] = [parameterSeed, nextStream++]
+  return () => normalOf(new RandomStream(seed, stream), count, deviation)
+}
+
+function normalOf(
+  stream: RandomStream,
+  count: number,
+  deviation: number,
+): Float32Array<ArrayBuffer> {
   const numbers = new Float32Array(count)
   for (let i = 0; i < count; i++) {
     const radius = Math.sqrt(-2 * Math.log(1 - stream.unit()))
@@ -109,7 +120,7 @@ export function normalNumbers(count: number, deviation: number): Float32Array<Ar
 
 /** A parameter of normal numbers with mean 0. */
 export const normal = (shape: Shape, deviation: number): Parameter =>
-  new Parameter(shape, normalNumbers(elementsOf(shape), deviation))
+  new Parameter(shape, drawNormal(elementsOf(shape), deviation))
 
 /**
  * Draws new values for a convolution's or linear layer's weight: normal around 0 with variance 2 / fanOut, which keeps the size of gradients

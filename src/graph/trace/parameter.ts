@@ -35,7 +35,8 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   /** The function that put this rank's part of it in its place. */
   #dividedBy: string | undefined
 
-  constructor(shape: Shape, data: Float32Array<ArrayBuffer>) {
+  /** `data`: as `StoredTensor`. */
+  constructor(shape: Shape, data: Float32Array<ArrayBuffer> | (() => Float32Array<ArrayBuffer>)) {
     const type = tensorType(shape)
     super(type, data)
     this.value = new GraphValue(type, { kind: 'parameter', parameter: this })

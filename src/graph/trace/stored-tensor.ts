@@ -102,13 +102,19 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   /** Gives its current contents where the host has them too; then `read` needs no device. */
   mirror: (() => StoredData | undefined) | undefined
   #home: Home | undefined
-  #host: Data
+  /** Contents, or what makes them when they are first needed; undefined while a pool has them. */
+  #host: Data | (() => Data) | undefined
   #device: PlacedDevice | undefined
   #isReleased = false
   #isDestroyed = false
 
-  constructor(type: TensorType, data: Data) {
+  /** `data`: its contents, or a function that makes them once they are needed: those that are loaded before are not made. */
+  constructor(type: TensorType, data: Data | (() => Data)) {
     super()
+    if (typeof data === 'function') {
+      this.#host = data
+      return
+    }
     checkArray(this.constructor.name, type.dtype, data)
     if (data.length !== countElements(type.shape)) {
       throw new ShapeError(
@@ -118,6 +124,15 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     }
     // As torch.tensor: what the caller does with the array later does not change the tensor.
     this.#host = data.slice() as Data
+  }
+
+  get #hostData(): Data {
+    if (typeof this.#host === 'function') this.#host = this.#host()
+    return this.#host ?? this.#none
+  }
+
+  get #none(): Data {
+    return (this.dtype === 'i32' ? new Int32Array() : new Float32Array()) as Data
   }
 
   /** The device on which it is, or to which it was moved. Before a program or `to` decides: in a step that of the program, else undefined. */
@@ -167,7 +182,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
       this.#device = target
       return this.#leaveHome()
     }
-    return this.#home ? this.read().then(arrive) : arrive(this.#host)
+    return this.#home ? this.read().then(arrive) : arrive(this.#hostData)
   }
 
   /** How often its contents were replaced by `assign`. */
@@ -219,7 +234,8 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   moveTo(home: Home): void {
     const earlier = this.#home
     if (earlier) home.pool.copyFrom(earlier.pool, earlier.start, home.start, this.count)
-    else home.pool.write(this.#host, home.start)
+    else home.pool.write(this.#hostData, home.start)
+    this.#host = undefined
     this.#leaveHome(home)
     const device = deviceOf(home.pool.memory!)
     if (!this.#device || !sameHardware(this.#device, device)) this.#device = device
@@ -228,7 +244,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   /** Frees the contents of a tensor that another rank has. */
   release(): void {
     this.#isReleased = true
-    this.#host = this.#host.slice(0, 0) as Data
+    this.#host = undefined
     this.#leaveHome()
   }
 
@@ -314,7 +330,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
         `${this.title}: its contents are on ${formatDevice(this.#device!)}. Read it on that rank.`,
       )
     }
-    if (!this.#home) return this.#host.slice() as Data
+    if (!this.#home) return this.#hostData.slice() as Data
     const { pool, start } = this.#home
     return (await pool.read(start, this.count, this.dtype)) as Data
   }

@@ -1,5 +1,7 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { Conv2d } from '../../../src/nn/convolution.ts'
+import { Embedding } from '../../../src/nn/embedding.ts'
 import { getRngState, manualSeed, setRngState } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 
@@ -88,4 +90,26 @@ test('setRngState refuses what is no state, and changes nothing', () => {
 
 test('setRngState names a number that is missing', () => {
   expect(() => setRngState({} as never)).toThrow(/^setRngState: seed must be .*, got undefined\./)
+})
+
+test('a parameter is drawn when it is first needed, and never where other contents are loaded before', async () => {
+  const draw = vi.fn(() => Float32Array.of(1, 2))
+  const [read, loaded] = [new Parameter([2], draw), new Parameter([2], draw)]
+  loaded.assign(Float32Array.of(3, 4))
+  expect([...(await loaded.read())]).toEqual([3, 4])
+  expect(draw).not.toHaveBeenCalled()
+  await read.read()
+  expect([...(await read.read())]).toEqual([1, 2])
+  expect(draw).toHaveBeenCalledTimes(1)
+})
+
+test('layers have the same parameters whichever is read first', async () => {
+  const read = async (order: readonly number[]) => {
+    manualSeed(3)
+    const layers = [new Linear(3, 2), new Embedding(4, 2)]
+    const weights: Float32Array[] = []
+    for (const at of order) weights[at] = await layers[at].weight.read()
+    return weights
+  }
+  expect(await read([1, 0])).toEqual(await read([0, 1]))
 })
