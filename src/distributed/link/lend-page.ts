@@ -1,17 +1,15 @@
 import * as Comlink from 'comlink'
 import {
   channelTransport,
-  linkOver,
   type MadeTransport,
   transferOf,
 } from '../../peer/link/channel-transport.ts'
-import { withLane } from '../../peer/link/lanes.ts'
-import type { Link } from '../../peer/link/link.ts'
+import type { ConnectionRequest, PortRequest } from '../../peer/tab/link-parts.ts'
 import { holdLock, lockFree } from '../../peer/tab/web-locks.ts'
 import { toHex } from '../../util/env.ts'
 import { type ErrorCode, messageOf, PeerError, TabringError } from '../../util/errors.ts'
 import type { Place } from '../rendezvous/plan-links.ts'
-import { type ConnectionRequest, type LinkMaker, OwnPage, type PortRequest } from './page.ts'
+import { type LinkMaker, OwnPage } from './page.ts'
 
 /** A worker has neither RTCPeerConnection nor SharedWorker: its page makes the links, and the worker gets their ends. */
 
@@ -19,7 +17,7 @@ type Failure = { code: ErrorCode; text: string }
 
 /** What the page answers. Failures are values: Comlink would lose their codes. */
 class LentPage {
-  private readonly page = new OwnPage()
+  private readonly page = new OwnPage(channelTransport)
   private readonly watching = new AbortController()
 
   constructor(private readonly onclose: () => void) {}
@@ -28,9 +26,9 @@ class LentPage {
     return this.page.place(asksBrowser)
   }
 
-  async openPort(request: PortRequest, ongone: () => void): Promise<MessagePort | Failure> {
+  async openPort(request: PortRequest, onGone: () => void): Promise<MessagePort | Failure> {
     try {
-      const port = await this.page.openPort(request, ongone)
+      const port = await this.page.openPort(request, onGone)
       return Comlink.transfer(port, [port])
     } catch (thrown) {
       return failureOf(thrown)
@@ -41,19 +39,16 @@ class LentPage {
     request: ConnectionRequest,
     onTransport: (transport: MadeTransport, lane: number) => unknown,
     onSignal: (attempt: number, signals: unknown) => void,
+    onDown: (code: ErrorCode, text: string) => void,
   ): Promise<Failure | null> {
-    const taken: unknown[] = []
     try {
+      // Not reported before the worker has it: the two messages travel on separate ports.
       await this.page.connect(
         request,
-        (channel, lane) => {
-          const transport = channelTransport(channel)
-          taken.push(onTransport(Comlink.transfer(transport, transferOf(transport)), lane))
-        },
+        (transport, lane) => onTransport(Comlink.transfer(transport, transferOf(transport)), lane),
         onSignal,
+        ({ code, message }) => onDown(code, message),
       )
-      // Not reported before the worker has it: the two messages travel on separate ports.
-      await Promise.all(taken)
       return null
     } catch (thrown) {
       return failureOf(thrown)
@@ -111,20 +106,17 @@ export function overLentPage(port: MessagePort): LinkMaker {
   held.then(() => remote.watch(lock)).catch(() => undefined)
   return {
     place: (asksBrowser) => remote.place(asksBrowser),
-    async openPort(request, ongone) {
-      return portOf(await remote.openPort(request, Comlink.proxy(ongone)))
+    async openPort(request, onGone) {
+      return portOf(await remote.openPort(request, Comlink.proxy(onGone)))
     },
-    async connect(request, onSignal) {
-      let link: Link | undefined
+    async connect(request, onTransport, onSignal, onDown) {
       const failure = await remote.connect(
         request,
-        Comlink.proxy((transport: MadeTransport, lane: number) => {
-          link = withLane(link, linkOver(transport), lane)
-        }),
+        Comlink.proxy(onTransport),
         Comlink.proxy(onSignal),
+        Comlink.proxy((code: ErrorCode, text: string) => onDown(new PeerError(code, text))),
       )
       if (failure) throw new PeerError(failure.code, failure.text)
-      return link!
     },
     signal: (key, attempt, signals) => {
       remote.signal(key, attempt, signals).catch(() => undefined)

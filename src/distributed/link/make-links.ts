@@ -1,12 +1,13 @@
+import { withTransport } from '../../peer/link/channel-transport.ts'
 import type { Link } from '../../peer/link/link.ts'
 import { PortLink } from '../../peer/link/port.ts'
 import { relayOver } from '../../peer/link/relay-link.ts'
+import type { JsonValue } from '../../peer/room/messages.ts'
 import type { RoomAddress } from '../../peer/room/room-url.ts'
 import type { Store } from '../../peer/store/store.ts'
-import { LinkVote } from '../../peer/tab/link-vote.ts'
+import { FormingLink } from '../../peer/tab/forming-link.ts'
 import { systemEnv } from '../../util/env.ts'
 import { messageOf, PeerError } from '../../util/errors.ts'
-import { tell } from '../../util/log.ts'
 import type { Gathered } from '../rendezvous/gather-ranks.ts'
 import { Mailbox } from '../rendezvous/mailbox.ts'
 import type { PlannedLink } from '../rendezvous/plan-links.ts'
@@ -14,10 +15,8 @@ import type { LinkMaker } from './link-maker.ts'
 
 /** What ranks write to each other while their links are made. */
 type Message =
-  /** What a connection's other side must hear. */
-  | { kind: 'signal'; attempt: number; signals: unknown }
-  /** Whether a connection is up that may be replaced by the relay: it stays if it is on both sides. */
-  | { kind: 'connected'; isUp: boolean }
+  /** For the link's other end. */
+  | { kind: 'signal'; attempt: number; data: JsonValue }
   /** This rank gives up: so must all. */
   | { kind: 'failed'; text: string }
 
@@ -56,13 +55,6 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
   }
   const nameOf = (peer: number) => `rank ${peer} (${members[peer].name})`
 
-  const votes = new Map<number, LinkVote>()
-  const voteOf = (peer: number): LinkVote => {
-    const vote = votes.get(peer) ?? new LinkVote(systemEnv)
-    votes.set(peer, vote)
-    return vote
-  }
-
   let isReport = false
   let fail!: (error: unknown) => void
   const failed = new Promise<never>((_, reject) => {
@@ -74,8 +66,7 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     String(round),
     rank,
     (from, message) => {
-      if (message.kind === 'signal') maker.signal(keyOf(from), message.attempt, message.signals)
-      else if (message.kind === 'connected') voteOf(from).tell(message.isUp)
+      if (message.kind === 'signal') forming.get(from)?.receive(message.attempt, message.data)
       else {
         isReport = true
         fail(new PeerError('peer.unreachable', `${nameOf(from)} gave up: ${message.text}`))
@@ -91,74 +82,52 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     return mailbox.stop()
   }
 
-  const made: Link[] = []
-  const send = (peer: number, message: Message) => {
-    mailbox.send(peer, message).catch((thrown) => fail(lost(thrown)))
-  }
-
-  const overRelay = async (peer: number): Promise<Link> => {
-    const link = relayOver({
-      address: relay!,
-      channel: keyOf(peer),
-      side: rank < peer ? 0 : 1,
-      peerName: nameOf(peer),
-    })
-    made.push(link)
-    await link.opened
-    return link
-  }
-
-  /** By WebRTC if both sides say that they have it, else by the relay. */
-  const overEither = async (peer: number, connecting: Promise<Link>): Promise<Link> => {
-    connecting.catch((thrown) =>
-      tell(1, 'group', () => `rank ${rank}: to rank ${peer} by the relay: ${messageOf(thrown)}`),
-    )
-    const say = (isUp: boolean) => send(peer, { kind: 'connected', isUp })
-    if (await voteOf(peer).areUp(connecting, say, nameOf(peer))) return connecting
-    maker.disconnect(keyOf(peer))
-    connecting.then(
-      (link) => link.close('the relay is used instead'),
-      () => undefined,
-    )
-    return overRelay(peer)
-  }
-
-  const make = async (link: PlannedLink): Promise<[number, Link]> => {
-    const { peer, way, isInitiator, canRelay } = link
-    const key = keyOf(peer)
-    const peerName = nameOf(peer)
-    if (way === 'relay') return [peer, await overRelay(peer)]
-    if (way === 'webrtc') {
-      const connecting = maker.connect({ key, isInitiator, peerName, rtc }, (attempt, signals) =>
-        send(peer, { kind: 'signal', attempt, signals }),
-      )
-      return [peer, await (canRelay ? overEither(peer, connecting) : connecting)]
-    }
+  const links = new Map<number, Link>()
+  const linkTo = (plan: PlannedLink) => {
+    const { peer } = plan
     let gone!: () => void
     const isGone = new Promise<void>((resolve) => {
       gone = resolve
     })
-    const side = rank < peer ? 0 : 1
-    const port = await maker.openPort({ way, key, side, peerName }, gone)
-    return [peer, new PortLink(port, { peerClosed: isGone })]
+    return new FormingLink({
+      plan,
+      key: keyOf(peer),
+      peerName: nameOf(peer),
+      parts: maker,
+      rtc,
+      relay: relay && { address: relay },
+      env: systemEnv,
+      send: (attempt, data) =>
+        void mailbox
+          .send(peer, { kind: 'signal', attempt, data })
+          .catch((thrown) => fail(lost(thrown))),
+      async onTransport(transport, lane) {
+        const before = links.get(peer)
+        if (transport.kind === 'relay') {
+          before?.close('the relay is used instead')
+          const link = relayOver(transport.relay)
+          links.set(peer, link)
+          await link.opened
+        } else if (transport.kind === 'port')
+          links.set(peer, new PortLink(transport.port, { peerClosed: isGone }))
+        else links.set(peer, withTransport(before, transport, lane))
+      },
+      onGone: gone,
+    })
   }
-
-  const making = planned.map(async (link) => {
-    const one = await make(link)
-    made.push(one[1])
-    return one
-  })
+  const forming = new Map(planned.map((plan) => [plan.peer, linkTo(plan)]))
   try {
-    const links = await Promise.race([Promise.all(making), failed])
+    const formed = [...forming.values()].map((link) => link.formed)
+    await Promise.race([Promise.all(formed), failed])
     signal?.throwIfAborted()
-    return { links: new Map(links), settle, failed }
+    return { links, settle, failed }
   } catch (caught) {
     // A link's error names its other end only; the rank that gives up adds itself.
     const isOwn = !isReport && caught instanceof PeerError && caught.code === 'peer.unreachable'
     const thrown = isOwn
       ? new PeerError(caught.code, `initProcessGroup: rank ${rank}: ${caught.message}`)
       : caught
-    for (const link of made) link.close('the group was not formed')
+    for (const link of links.values()) link.close('the group was not formed')
     if (!isReport) {
       const others = members.filter((member) => member.rank !== rank)
       const sent = others.map((member) =>

@@ -1,4 +1,5 @@
 import { edgesBySize, meshEdges, ringEdges } from '../../peer/room/edges.ts'
+import type { LinkPlan, LinkWay } from '../../peer/tab/forming-link.ts'
 import { PeerError } from '../../util/errors.ts'
 
 /** How ranks may be linked; `auto` takes the shortest way that each pair has. */
@@ -31,15 +32,8 @@ export interface Place {
   name: string
 }
 
-export type LinkWay = 'local' | 'port' | 'webrtc' | 'relay'
-
-export interface PlannedLink {
-  peer: number
-  way: LinkWay
-  /** This side makes the offers; exactly one of the two does. */
-  isInitiator: boolean
-  /** Where WebRTC brings no connection about, the relay is taken. */
-  canRelay: boolean
+export interface PlannedLink extends LinkPlan {
+  readonly peer: number
 }
 
 /** By rank: which machine it is on, numbered as they come. Without a launcher a browser counts as one, and else a page. */

@@ -1,4 +1,5 @@
 import { ChannelLink } from './channel.ts'
+import { withLane } from './lanes.ts'
 import type { Link } from './link.ts'
 import { PortLink } from './port.ts'
 import { PumpLink, pumpChannel } from './pump.ts'
@@ -30,6 +31,18 @@ export function linkOver(transport: MadeTransport): Link {
     case 'pump':
       return new PumpLink(transport.port)
   }
+}
+
+/** The link that this transport makes: lane 0 replaces the one `before`, other lanes join it. */
+export function withTransport(
+  before: Link | undefined,
+  transport: MadeTransport,
+  lane: number,
+): Link {
+  const own = linkOver(transport)
+  const link = withLane(before, own, lane)
+  if (link === own) before?.close('replaced by another attempt')
+  return link
 }
 
 /** Returns the objects that must be transferred. */

@@ -5,8 +5,7 @@ import { type ChosenDevice, chooseDevice } from '../../graph/memory/choose-devic
 import { type AnyRuntime, openRuntime, Runtime } from '../../graph/memory/runtime.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
-import { linkOver } from '../../peer/link/channel-transport.ts'
-import { withLane } from '../../peer/link/lanes.ts'
+import { withTransport } from '../../peer/link/channel-transport.ts'
 import { type Link, type LinkStats, sumStats } from '../../peer/link/link.ts'
 import type { Trainer } from '../../trainer/loop/trainer.ts'
 import type { WarmedUp } from '../../trainer/loop/warm-up.ts'
@@ -141,11 +140,7 @@ class ComputeWorker implements ComputeApi {
       await own.opened
       return
     }
-    const own = linkOver(transport)
-    const before = links.get(peerRank)
-    const link = withLane(before, own, lane)
-    links.set(peerRank, link)
-    if (link === own) before?.close('replaced by another attempt')
+    links.set(peerRank, withTransport(links.get(peerRank), transport, lane))
   }
 
   async prepare(

@@ -2,14 +2,14 @@ import { channelTransport, type Transport } from '../../peer/link/channel-transp
 import { type LinkStats, sumStats } from '../../peer/link/link.ts'
 import type { AssignedLink, Assignment } from '../../peer/room/messages.ts'
 import { abortError } from '../../peer/room/refusals.ts'
+import { FormingLink } from '../../peer/tab/forming-link.ts'
 import type { LanedStats } from '../../peer/tab/laned-connection.ts'
 import { LateConnection } from '../../peer/tab/late-connection.ts'
-import { LinkVote, voteIn } from '../../peer/tab/link-vote.ts'
-import type { LocalPair, LocalPorts } from '../../peer/tab/local-ports.ts'
+import { OwnParts } from '../../peer/tab/link-parts.ts'
+import type { LocalPorts } from '../../peer/tab/local-ports.ts'
 import type { SignalClient, SignalEvents } from '../../peer/tab/signal.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
 import { messageOf, PeerError, RunError } from '../../util/errors.ts'
-import { tell } from '../../util/log.ts'
 
 /** How the two ends of a link reach each other before there is one, and hear what ends the forming: through the server, as a rule. */
 export interface LinkSignals
@@ -78,15 +78,13 @@ export interface RingLinks {
  * The server chose the kind of each link and who offers, the same for both sides. Closes when the epoch is aborted.
  */
 export function formLinks(options: FormLinksOptions): RingLinks {
-  const { client, assignment, ports, addLink } = options
-  const { epoch, rank } = assignment
-  const connections = new Map<number, LateConnection>()
-  /** By rank, of connections that the relay may replace. */
-  const votes = new Map<number, LinkVote>()
-  /** By rank: links that are up, as they went. */
-  const ways = new Map<number, AssignedLink['kind']>()
-  const pairs: LocalPair[] = []
-  const unsubscribe: (() => void)[] = []
+  const { client, assignment, ports, addLink, env = systemEnv } = options
+  const { epoch, rank, members } = assignment
+  const own = new OwnParts({
+    ports: async () => ports,
+    makeConnection: (made) => new LateConnection({ ...made, env }),
+    transportOf: channelTransport,
+  })
   let isClosed = false
   let isFinished = false
   let interrupt!: (error: unknown) => void
@@ -94,13 +92,18 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     interrupt = reject
   })
   interrupted.catch(() => undefined)
+  const unsubscribe: (() => void)[] = []
+  const forming = new Map<number, FormingLink>()
+  /** By rank: links that are up, as they went. */
+  const ways = new Map<number, AssignedLink['kind']>()
+  const rtc = { iceServers: [...client.iceServers], ...options.rtc }
 
   const close = () => {
     if (isClosed) return
     isClosed = true
     for (const off of unsubscribe) off()
-    for (const connection of connections.values()) connection.close()
-    for (const pair of pairs) pair.release()
+    for (const link of forming.values()) link.close()
+    own.close()
     interrupt(
       new PeerError(
         'peer.aborted',
@@ -108,12 +111,35 @@ export function formLinks(options: FormLinksOptions): RingLinks {
       ),
     )
   }
+
+  /** The same for both ends: epochs are fresh for each linking. */
+  const keyOf = (peer: number) =>
+    [epoch, ...[rank, peer].sort((a, b) => a - b).map((one) => members[one].id)].join(' ')
+
+  for (const { peerRank, kind, initiator, canRelay } of assignment.links)
+    forming.set(
+      peerRank,
+      new FormingLink({
+        plan: { way: kind, isInitiator: initiator, canRelay },
+        key: keyOf(peerRank),
+        peerName: `rank ${peerRank} (${members[peerRank].name})`,
+        parts: own,
+        rtc,
+        relay: { address: client.address, token: client.token },
+        env,
+        send: (attempt, data) => client.signal(epoch, peerRank, attempt, data),
+        onTransport: (transport, lane) => addLink(epoch, peerRank, transport, lane),
+        onDown: (error) => {
+          if (isFinished) return
+          client.linkDown(epoch, peerRank, error.message)
+          options.onDown?.(peerRank, error)
+        },
+        onGone: () => options.onGone?.(peerRank),
+      }),
+    )
   unsubscribe.push(
     client.on('signal', ({ epoch: of, from, attempt, data }) => {
-      if (of !== epoch) return
-      const isUp = voteIn(data)
-      if (isUp !== undefined) votes.get(from)?.tell(isUp)
-      else connections.get(from)?.receive(attempt, data)
+      if (of === epoch) forming.get(from)?.receive(attempt, data)
     }),
     client.on('finished', ({ epoch: of }) => {
       if (of !== epoch) return
@@ -127,130 +153,15 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     }),
   )
 
-  for (const { peerRank, canRelay } of assignment.links)
-    if (canRelay) votes.set(peerRank, new LinkVote(options.env ?? systemEnv))
-
-  const nameOf = (peer: number) => `rank ${peer} (${assignment.members[peer].name})`
-
-  const down = (peerRank: number, error: PeerError) => {
-    if (isClosed || isFinished) return
-    client.linkDown(epoch, peerRank, error.message)
-    options.onDown?.(peerRank, error)
-  }
-
-  const overWebRtc = async (
-    { peerRank, initiator }: AssignedLink,
-    onDown = (error: PeerError) => down(peerRank, error),
-  ) => {
-    if (typeof RTCPeerConnection === 'undefined') {
-      throw new PeerError(
-        'peer.unreachable',
-        `link to ${nameOf(peerRank)}: this browser has no WebRTC. Disable the extension or policy that blocks it, or use transport "relay".`,
-      )
-    }
-    const taken: unknown[] = []
-    const connection = new LateConnection({
-      initiator,
-      peerName: nameOf(peerRank),
-      rtc: { iceServers: [...client.iceServers], ...options.rtc },
-      env: options.env,
-      onChannel: (channel, lane) => {
-        const adding = addLink(epoch, peerRank, channelTransport(channel), lane)
-        taken.push(adding)
-        // Awaited below; until then a failure must not count as unhandled.
-        Promise.resolve(adding).catch(() => undefined)
-      },
-      onSignal: (attempt, signals) => client.signal(epoch, peerRank, attempt, signals),
-      onDown,
-    })
-    connections.set(peerRank, connection)
-    connection.start()
-    await connection.connected
-    await Promise.all(taken)
-  }
-
-  /** By WebRTC if both sides say that they have it, else through the server. */
-  const overEither = async (link: AssignedLink): Promise<AssignedLink['kind']> => {
-    const { peerRank } = link
-    let isSettled = false
-    let lost: PeerError | undefined
-    const connecting = overWebRtc(link, (error) => {
-      if (isSettled) down(peerRank, error)
-      else lost = error // the other side may have given its connection up
-    })
-    connecting.catch((thrown) =>
-      tell(1, 'link', () => `to rank ${peerRank} through the server: ${messageOf(thrown)}`),
-    )
-    const say = (isUp: boolean) => client.signal(epoch, peerRank, 1, { isUp })
-    const areUp = await votes.get(peerRank)!.areUp(connecting, say, nameOf(peerRank))
-    isSettled = true
-    if (areUp && !lost) return 'webrtc'
-    if (areUp) throw lost
-    connections.get(peerRank)?.close()
-    connections.delete(peerRank)
-    if (!isClosed) await overRelay(link)
-    return 'relay'
-  }
-
-  const overPort = async ({ peerRank }: AssignedLink) => {
-    if (!ports) {
-      throw new PeerError(
-        'peer.unreachable',
-        `link to ${nameOf(peerRank)}: this browser has no ports between tabs. Use transport "webrtc".`,
-      )
-    }
-    // Epochs are fresh for each linking, so the key names this pair in this epoch alone.
-    const low = Math.min(rank, peerRank)
-    const high = Math.max(rank, peerRank)
-    const { members } = assignment
-    const key = `${epoch} ${members[low].id} ${members[high].id}`
-    const pair = await ports.pair(key, rank === low ? 0 : 1, nameOf(peerRank))
-    if (isClosed) {
-      pair.release()
-      pair.port.close()
-      return
-    }
-    pairs.push(pair)
-    void pair.gone.then(() => {
-      if (!isClosed) options.onGone?.(peerRank)
-      down(
-        peerRank,
-        new PeerError('peer.lost', `link to ${nameOf(peerRank)}: ended: its tab closed.`),
-      )
-    })
-    await addLink(epoch, peerRank, { kind: 'port', port: pair.port }, 0)
-  }
-
-  /** The worker makes it itself: it has WebSockets. */
-  const overRelay = async ({ peerRank, initiator }: AssignedLink) => {
-    const [offers, answers] = initiator ? [rank, peerRank] : [peerRank, rank]
-    const { members } = assignment
-    const transport: Transport = {
-      kind: 'relay',
-      relay: {
-        address: client.address,
-        token: client.token,
-        channel: `${epoch} ${members[offers].id} ${members[answers].id}`,
-        side: initiator ? 0 : 1,
-        peerName: nameOf(peerRank),
-      },
-    }
-    await addLink(epoch, peerRank, transport, 0)
-  }
-  const form = async (link: AssignedLink) => {
-    const { peerRank, kind, canRelay } = link
+  const form = async ([peerRank, link]: [number, FormingLink]) => {
     try {
-      let way = kind
-      if (kind === 'port') await overPort(link)
-      else if (kind === 'relay') await overRelay(link)
-      else if (canRelay) way = await overEither(link)
-      else await overWebRtc(link)
+      const way = (await link.formed) as AssignedLink['kind']
       if (isClosed) return
       ways.set(peerRank, way)
       options.onLinked?.(peerRank, way)
     } catch (thrown) {
       if (!isClosed) {
-        client.linkDown(epoch, link.peerRank, messageOf(thrown))
+        client.linkDown(epoch, peerRank, messageOf(thrown))
         if (options.isElastic) return
         interrupt(unreachable(thrown, peerRank))
         close()
@@ -260,7 +171,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
   }
 
   const connected = (async () => {
-    const formed = assignment.links.map(form)
+    const formed = [...forming].map(form)
     for (const one of formed) one.catch(() => undefined) // the first failure is the one reported
     await Promise.race([Promise.all([...formed, options.prepared]), interrupted])
     client.ready(epoch)
@@ -269,14 +180,13 @@ export function formLinks(options: FormLinksOptions): RingLinks {
 
   const stats = async (): Promise<RingStats> => {
     const links = await Promise.all(
-      assignment.links.map(async ({ peerRank, kind }): Promise<FormedLink> => {
-        const connection = connections.get(peerRank)
-        return {
+      assignment.links.map(
+        async ({ peerRank, kind }): Promise<FormedLink> => ({
           peerRank,
           kind: ways.get(peerRank) ?? kind,
-          stats: connection ? await connection.stats() : null,
-        }
-      }),
+          stats: await own.stats(keyOf(peerRank)),
+        }),
+      ),
     )
     return { total: sumStats(links.flatMap(({ stats }) => stats ?? [])), links }
   }

@@ -3,7 +3,6 @@ import { type LinkMaker, linkMaker } from '../../../src/distributed/link/link-ma
 import { makeLinks } from '../../../src/distributed/link/make-links.ts'
 import type { Gathered } from '../../../src/distributed/rendezvous/gather-ranks.ts'
 import type { PlannedLink } from '../../../src/distributed/rendezvous/plan-links.ts'
-import type { Link } from '../../../src/peer/link/link.ts'
 import { PortLink } from '../../../src/peer/link/port.ts'
 import { HashStore } from '../../../src/peer/store/hash-store.ts'
 import { PeerError } from '../../../src/util/errors.ts'
@@ -27,7 +26,7 @@ const members = [0, 1].map((rank) => ({
 }))
 const blocked = new PeerError('peer.unreachable', 'link to rank 1: none of 2 addresses reaches one')
 
-type Connect = () => Promise<Link>
+type Connect = LinkMaker['connect']
 const fails: Connect = () => Promise.reject(blocked)
 const hangs: Connect = () => new Promise(() => undefined)
 
@@ -65,15 +64,18 @@ async function link(connects: readonly Connect[], round: number) {
   return { kinds: links.map(({ kind }) => kind), disconnected: disconnected.sort() }
 }
 
-/** A connection that is up, as its two ends. */
-function up(): { ends: PortLink[]; connects: Connect[] } {
+/** A connection that is up, by its two sides. */
+function up(): Connect[] {
   const { port1, port2 } = new MessageChannel()
-  const ends = [new PortLink(port1), new PortLink(port2)]
-  return { ends, connects: ends.map((end) => () => Promise.resolve(end)) }
+  return [port1, port2].map(
+    (port): Connect =>
+      async (_, onTransport) =>
+        void (await onTransport({ kind: 'port', port }, 0)),
+  )
 }
 
 it('up on both sides: it stays', async () => {
-  expect(await link(up().connects, 1)).toEqual({ kinds: ['port', 'port'], disconnected: [] })
+  expect(await link(up(), 1)).toEqual({ kinds: ['port', 'port'], disconnected: [] })
 })
 
 it.each([
@@ -88,7 +90,12 @@ it.each([
 })
 
 it('up on one side alone: that side gives it up', async () => {
-  const { ends, connects } = up()
-  expect((await link([connects[0], fails], 3)).kinds).toEqual(['relay', 'relay'])
-  expect(ends[0].room()).toBe(0)
+  const { port1, port2 } = new MessageChannel()
+  const end = new Promise((resolve) => {
+    new PortLink(port2).onend = resolve
+  })
+  const isUp: Connect = async (_, onTransport) =>
+    void (await onTransport({ kind: 'port', port: port1 }, 0))
+  expect((await link([isUp, fails], 3)).kinds).toEqual(['relay', 'relay'])
+  expect(await end).toMatchObject({ detail: 'the relay is used instead' })
 })
