@@ -41,6 +41,8 @@ export interface LanedConnectionOptions extends Omit<WebRtcOptions, 'onChannel'>
    * others come once each, before any channel carries a message.
    */
   onChannel: (channel: RTCDataChannel, lane: number) => void
+  /** For the side that offers. Default: by the round trip. */
+  lanes?: number
 }
 
 /** Traffic of all lanes, and the first one's path. */
@@ -108,6 +110,11 @@ export class LanedConnection {
     } else this.#lanes.get(parsed.output.lane)?.receive(1, parsed.output.signals)
   }
 
+  /** Of the first lane; as WebRtcConnection's. */
+  roundTrips(count?: number): Promise<number[]> {
+    return this.#lanes.get(0)!.roundTrips(count)
+  }
+
   /** Counts of all lanes and the path of the first; the last known ones after the end. */
   async stats(): Promise<LanedStats> {
     const all = await Promise.all([...this.#lanes.values()].map((lane) => lane.stats()))
@@ -140,7 +147,7 @@ export class LanedConnection {
     const { initiator, peerName, onSignal } = this.#options
     let count: number
     if (initiator) {
-      const given = switchValue('lanes')
+      const given = this.#options.lanes ?? switchValue('lanes')
       const roundTripMs =
         given === null
           ? await wayLength(

@@ -4,19 +4,24 @@ import type { LanedConnection, LanedConnectionOptions, LanedStats } from './lane
 /** Begins to load what WebRTC needs, for who sees that it will be wanted. */
 export const loadWebRtc = () => loadPart('WebRTC', () => import('./laned-connection.ts'))
 
+export interface LateConnectionOptions extends LanedConnectionOptions {
+  /** Asked for when the connection begins. Default: those of `rtc`. */
+  readonly iceServers?: () => Promise<readonly RTCIceServer[]>
+}
+
 /**
  * A `LanedConnection` whose code comes when the first one is started: a page alone does without it. Signals that come meanwhile are kept.
  */
 export class LateConnection {
   /** As LanedConnection's. errors: `part.missing` besides. */
   readonly connected: Promise<void>
-  readonly #options: LanedConnectionOptions
+  readonly #options: LateConnectionOptions
   #connection: LanedConnection | undefined
   #early: { readonly attempt: number; readonly signals: unknown }[] = []
   #isClosed = false
   #begin!: (connecting: Promise<void>) => void
 
-  constructor(options: LanedConnectionOptions) {
+  constructor(options: LateConnectionOptions) {
     this.#options = options
     this.connected = new Promise((resolve) => {
       this.#begin = resolve
@@ -29,8 +34,12 @@ export class LateConnection {
   }
 
   async #start(): Promise<void> {
-    const { LanedConnection } = await loadWebRtc()
-    const connection = new LanedConnection(this.#options)
+    const [{ LanedConnection }, iceServers] = await Promise.all([
+      loadWebRtc(),
+      this.#options.iceServers?.(),
+    ])
+    const rtc = { ...this.#options.rtc, ...(iceServers && { iceServers: [...iceServers] }) }
+    const connection = new LanedConnection({ ...this.#options, rtc })
     this.#connection = connection
     // It says itself that it was closed.
     if (this.#isClosed) connection.close()
@@ -48,6 +57,11 @@ export class LateConnection {
   /** As LanedConnection's; null before there is one. */
   async stats(): Promise<LanedStats | null> {
     return this.#connection?.stats() ?? null
+  }
+
+  /** As WebRtcConnection's, once connected. */
+  roundTrips(count: number): Promise<readonly number[]> {
+    return this.#connection!.roundTrips(count)
   }
 
   /** Ends all lanes; idempotent. */

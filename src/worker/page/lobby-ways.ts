@@ -1,12 +1,14 @@
-import type { JsonValue, MemberInfo, ToNext } from '../../peer/room/messages.ts'
+import type { Transport } from '../../peer/link/channel-transport.ts'
+import type { MemberInfo, ToNext } from '../../peer/room/messages.ts'
 import { linkKind } from '../../peer/room/topology.ts'
+import { FormingLink } from '../../peer/tab/forming-link.ts'
+import { LateConnection } from '../../peer/tab/late-connection.ts'
+import { OwnParts } from '../../peer/tab/link-parts.ts'
 import { LobbyLinks, type LobbyWay, type WayOptions } from '../../peer/tab/lobby-links.ts'
-import type { LocalPair, LocalPorts } from '../../peer/tab/local-ports.ts'
+import type { LocalPorts } from '../../peer/tab/local-ports.ts'
 import type { SignalClient } from '../../peer/tab/signal.ts'
-import type { WebRtcConnection } from '../../peer/tab/webrtc.ts'
 import { systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
-import { loadPart } from '../../util/load-part.ts'
 
 export interface LinkLobbyOptions {
   readonly client: SignalClient
@@ -22,130 +24,102 @@ export function linkLobby({ client, own, ports, tell }: LinkLobbyOptions): Lobby
     ownId: client.id,
     makeWay(peer, options): LobbyWay | null {
       const kind = linkKind(own, peer)
-      if (kind === 'port') return ports && new PortWay(ports, peer.name, options)
-      return kind === 'webrtc' ? new WebRtcWay(client, peer.name, options) : null
+      if (kind === 'port') return ports && new Way(kind, client, ports, peer.name, options)
+      return kind === 'webrtc' ? new Way(kind, client, ports, peer.name, options) : null
     },
     send: (to, data) => client.reach(to, data),
     tell,
   })
 }
 
-/** Over a MessagePort, to another tab of this browser. */
-class PortWay implements LobbyWay {
+/** A link on which questions and answers go, and no gradients. */
+class Way implements LobbyWay {
   readonly connected: Promise<void>
-  #pair: LocalPair | undefined
-  #isClosed = false
+  readonly #link: FormingLink
+  #connection: LateConnection | undefined
+  readonly #parts: OwnParts
+  readonly #isCalling: boolean
+  readonly #peerName: string
+  #port: MessagePort | undefined
   #answered: () => void = () => undefined
   #ended: (error: PeerError) => void = () => undefined
-  readonly #peerName: string
+  #isClosed = false
 
-  constructor(ports: LocalPorts, peerName: string, { isCalling, key, say }: WayOptions) {
+  constructor(
+    kind: 'port' | 'webrtc',
+    client: SignalClient,
+    ports: LocalPorts | null,
+    peerName: string,
+    { isCalling, key, say }: WayOptions,
+  ) {
+    this.#isCalling = isCalling
     this.#peerName = peerName
-    this.connected = this.#connect(ports, key, isCalling)
+    this.#parts = new OwnParts({
+      ports: async () => ports,
+      makeConnection: (options) => {
+        const iceServers = () => client.askIceServers()
+        this.#connection = new LateConnection({ ...options, lanes: 1, iceServers })
+        return this.#connection
+      },
+      // The channel carries nothing.
+      transportOf: (channel) => ({ kind: 'channel', channel }),
+    })
+    this.#link = new FormingLink({
+      plan: { way: kind, isInitiator: isCalling },
+      key,
+      peerName,
+      parts: this.#parts,
+      env: systemEnv,
+      send: (attempt, data) => say({ attempt, data }),
+      onTransport: (transport) => this.#take(transport),
+      onDown: (error) => this.#ended(error),
+    })
+    this.connected = this.#link.formed.then(() => undefined)
     this.connected.catch(() => undefined)
     // The other side has to ask for a port too.
-    if (isCalling) say('port')
+    if (isCalling && kind === 'port') say('port')
   }
 
-  async #connect(ports: LocalPorts, key: string, isCalling: boolean): Promise<void> {
-    const pair = await ports.pair(key, isCalling ? 0 : 1, this.#peerName)
-    this.#pair = pair
-    if (this.#isClosed) this.#release()
-    const { port } = pair
-    port.onmessage = () => (isCalling ? this.#answered() : port.postMessage(0))
-    void pair.gone.then(() => this.#ended(this.#error('the other tab closed')))
+  #take(transport: Transport): void {
+    if (transport.kind !== 'port') return
+    const { port } = transport
+    this.#port = port
+    port.onmessage = () => (this.#isCalling ? this.#answered() : port.postMessage(0))
   }
 
-  async roundTrips(count: number): Promise<number[]> {
+  async roundTrips(count: number): Promise<readonly number[]> {
+    if (this.#connection) return this.#connection.roundTrips(count)
     const tripsMs: number[] = []
     for (let i = 0; i < count; i++) {
       const startMs = performance.now()
       await new Promise<void>((resolve, reject) => {
         this.#answered = resolve
         this.#ended = reject
-        if (this.#isClosed) reject(this.#error('closed on this side'))
-        this.#pair!.port.postMessage(0)
+        if (this.#isClosed) reject(this.#closed())
+        this.#port!.postMessage(0)
       })
       tripsMs.push(performance.now() - startMs)
     }
     return tripsMs
   }
 
-  receive(): void {
-    // The call itself, which made this side: nothing else is said.
+  receive(said: unknown): void {
+    // A call for a port has made this side: nothing else is said.
+    if (said === 'port') return
+    const { attempt, data } = Object(said)
+    this.#link.receive(Number(attempt), data)
   }
 
   close(): void {
     if (this.#isClosed) return
     this.#isClosed = true
-    this.#ended(this.#error('closed on this side'))
-    this.#release()
+    this.#ended(this.#closed())
+    this.#link.close()
+    this.#parts.close()
+    this.#port?.close()
   }
 
-  #release(): void {
-    this.#pair?.release()
-    this.#pair?.port.close()
+  #closed(): PeerError {
+    return new PeerError('peer.lost', `link to ${this.#peerName}: ended: closed on this side.`)
   }
-
-  #error(why: string): PeerError {
-    return new PeerError('peer.lost', `link to ${this.#peerName}: ended: ${why}.`)
-  }
-}
-
-/** Over WebRTC, whose code comes with the first. */
-class WebRtcWay implements LobbyWay {
-  readonly connected: Promise<void>
-  #connection: WebRtcConnection | undefined
-  #early: Said[] = []
-  #isClosed = false
-
-  constructor(client: SignalClient, peerName: string, options: WayOptions) {
-    this.connected = this.#connect(client, peerName, options)
-    this.connected.catch(() => undefined)
-  }
-
-  async #connect(
-    client: SignalClient,
-    peerName: string,
-    { isCalling, say }: WayOptions,
-  ): Promise<void> {
-    const [{ WebRtcConnection }, iceServers] = await Promise.all([
-      loadPart('WebRTC', () => import('../../peer/tab/webrtc.ts')),
-      client.askIceServers(),
-    ])
-    if (this.#isClosed)
-      throw new PeerError('peer.lost', `link to ${peerName}: closed on this side. Connect again.`)
-    const connection = new WebRtcConnection({
-      initiator: isCalling,
-      peerName,
-      rtc: { iceServers: [...iceServers] },
-      onChannel: () => undefined, // no gradients
-      onSignal: (attempt, signals) => say({ attempt, signals }),
-      onDown: () => undefined, // the next question shows it
-    })
-    this.#connection = connection
-    connection.start()
-    for (const said of this.#early.splice(0)) this.receive(said)
-    await connection.connected
-  }
-
-  roundTrips(count: number): Promise<number[]> {
-    return this.#connection!.roundTrips(count)
-  }
-
-  receive(said: unknown): void {
-    const { attempt, signals } = said as Said
-    if (this.#connection) this.#connection.receive(Number(attempt), signals)
-    else this.#early.push({ attempt, signals })
-  }
-
-  close(): void {
-    this.#isClosed = true
-    this.#connection?.close()
-  }
-}
-
-interface Said {
-  readonly attempt: number
-  readonly signals: JsonValue
 }
