@@ -56,7 +56,7 @@ async function finished(end: RunEnd): Promise<void> {
     rank: end.rank,
     result: end.result,
     bytesSent: bytesSentIn(end),
-    links: end.ring.links.map(({ kind }) => kind),
+    links: end.links.map(({ kind }) => kind),
   })
 }
 

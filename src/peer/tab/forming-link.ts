@@ -49,12 +49,15 @@ export class FormingLink {
   readonly formed: Promise<LinkWay>
   readonly #options: FormingLinkOptions
   readonly #vote: LinkVote
+  /** As planned, until the relay is taken instead. */
+  way: LinkWay
   #isUp = false
   #isClosed = false
   #lost: PeerError | undefined
 
   constructor(options: FormingLinkOptions) {
     this.#options = options
+    this.way = options.plan.way
     this.#vote = new LinkVote(options.env)
     this.formed = this.#form()
     this.formed.catch(() => undefined)
@@ -75,14 +78,13 @@ export class FormingLink {
 
   async #form(): Promise<LinkWay> {
     const { way, canRelay } = this.#options.plan
-    let formed = way
-    if (way === 'webrtc' && canRelay) formed = await this.#overEither()
+    if (way === 'webrtc' && canRelay) await this.#overEither()
     else if (way === 'webrtc') await this.#overWebRtc()
     else if (way === 'relay') await this.#overRelay()
     else await this.#overPort(way)
     this.#isUp = true
     if (this.#lost) throw this.#lost
-    return formed
+    return this.way
   }
 
   /** A connection that ends before it counts may be one that the other side has given up. */
@@ -103,17 +105,18 @@ export class FormingLink {
   }
 
   /** By WebRTC if both sides say that they have it, else through the server. */
-  async #overEither(): Promise<LinkWay> {
+  async #overEither(): Promise<void> {
     const { parts, key, peerName, send } = this.#options
     const connecting = this.#overWebRtc()
     connecting.catch((thrown) =>
       tell(1, 'link', () => `to ${peerName} through the server: ${messageOf(thrown)}`),
     )
-    if (await this.#vote.areUp(connecting, (isUp) => send(1, { isUp }), peerName)) return 'webrtc'
+    if (await this.#vote.areUp(connecting, (isUp) => send(1, { isUp }), peerName)) return
     this.#lost = undefined
     parts.disconnect(key)
-    if (!this.#isClosed) await this.#overRelay()
-    return 'relay'
+    if (this.#isClosed) return
+    this.way = 'relay'
+    await this.#overRelay()
   }
 
   async #overPort(way: 'local' | 'port'): Promise<void> {

@@ -1,27 +1,73 @@
 import { channelTransport, type Transport } from '../../peer/link/channel-transport.ts'
-import { type LinkStats, sumStats } from '../../peer/link/link.ts'
 import type { AssignedLink, Assignment } from '../../peer/room/messages.ts'
 import { abortError } from '../../peer/room/refusals.ts'
-import { FormingLink } from '../../peer/tab/forming-link.ts'
+import { FormingLink, type FormingLinkOptions } from '../../peer/tab/forming-link.ts'
 import type { LanedStats } from '../../peer/tab/laned-connection.ts'
 import { LateConnection } from '../../peer/tab/late-connection.ts'
 import { OwnParts } from '../../peer/tab/link-parts.ts'
 import type { LocalPorts } from '../../peer/tab/local-ports.ts'
-import type { SignalClient, SignalEvents } from '../../peer/tab/signal.ts'
+import type { SignalClient } from '../../peer/tab/signal.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
 import { messageOf, PeerError, RunError } from '../../util/errors.ts'
 
-/** How the two ends of a link reach each other before there is one, and hear what ends the forming: through the server, as a rule. */
-export interface LinkSignals
-  extends Pick<SignalClient, 'signal' | 'ready' | 'linkDown' | 'iceServers' | 'address' | 'token'> {
-  on<E extends 'signal' | 'finished' | 'abort'>(
-    event: E,
-    listener: (value: SignalEvents[E]) => void,
-  ): () => void
+export interface RoomLinkOptions {
+  readonly client: Pick<SignalClient, 'address' | 'token'>
+  readonly assignment: Pick<Assignment, 'epoch' | 'rank' | 'members'>
+  readonly link: AssignedLink
+  /** This tab's ports; needed where the link is one. */
+  readonly ports: LocalPorts | null
+  readonly rtc: RTCConfiguration
+  readonly send: FormingLinkOptions['send']
+  readonly onTransport: FormingLinkOptions['onTransport']
+  readonly onDown?: FormingLinkOptions['onDown']
+  readonly onGone?: FormingLinkOptions['onGone']
+  readonly env?: Env
 }
 
+/** One link of a tab in a room, from the page's side. */
+export interface RoomLink extends Pick<FormingLink, 'formed' | 'receive'> {
+  stats(): Promise<FormedLink>
+  /** Ends it; idempotent. */
+  close(): void
+}
+
+/** Forms a link to another tab of the room. */
+export function formRoomLink(options: RoomLinkOptions): RoomLink {
+  const { client, assignment, link, ports, env = systemEnv, ...others } = options
+  const { epoch, rank, members } = assignment
+  const { peerRank, kind, initiator, canRelay } = link
+  const parts = new OwnParts({
+    ports: async () => ports,
+    makeConnection: (made) => new LateConnection({ ...made, env }),
+    transportOf: channelTransport,
+  })
+  // Epochs are fresh for each linking.
+  const ids = [rank, peerRank].sort((a, b) => a - b).map((one) => members[one].id)
+  const key = [epoch, ...ids].join(' ')
+  const forming = new FormingLink({
+    ...others,
+    plan: { way: kind, isInitiator: initiator, canRelay },
+    key,
+    peerName: `rank ${peerRank} (${members[peerRank].name})`,
+    parts,
+    relay: { address: client.address, token: client.token },
+    env,
+  })
+  return {
+    formed: forming.formed,
+    receive: (attempt, data) => forming.receive(attempt, data),
+    stats: async () => ({ peerRank, kind: forming.way as RoomWay, stats: await parts.stats(key) }),
+    close() {
+      forming.close()
+      parts.close()
+    },
+  }
+}
+
+type RoomWay = AssignedLink['kind']
+
 export interface FormLinksOptions {
-  client: LinkSignals
+  client: SignalClient
   assignment: Assignment
   /** This tab's ports; needed where the assignment says `port`. */
   ports: LocalPorts | null
@@ -54,12 +100,6 @@ export interface FormedLink {
   stats: LanedStats | null
 }
 
-export interface RingStats {
-  /** Sum over the WebRTC links, as the browser's data channels count. */
-  total: LinkStats
-  links: FormedLink[]
-}
-
 export interface RingLinks {
   /**
    * Resolves when all links are up and `ready` is sent to the server.
@@ -67,7 +107,7 @@ export interface RingLinks {
    */
   readonly connected: Promise<void>
   /** Read before `close`: a closed connection keeps its last counts only. */
-  stats(): Promise<RingStats>
+  stats(): Promise<readonly FormedLink[]>
   /** Ends all connections; idempotent. Wait for `finished` or `abort` first: an open neighbour counts a close as a loss. */
   close(): void
 }
@@ -79,12 +119,7 @@ export interface RingLinks {
  */
 export function formLinks(options: FormLinksOptions): RingLinks {
   const { client, assignment, ports, addLink, env = systemEnv } = options
-  const { epoch, rank, members } = assignment
-  const own = new OwnParts({
-    ports: async () => ports,
-    makeConnection: (made) => new LateConnection({ ...made, env }),
-    transportOf: channelTransport,
-  })
+  const { epoch } = assignment
   let isClosed = false
   let isFinished = false
   let interrupt!: (error: unknown) => void
@@ -93,9 +128,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
   })
   interrupted.catch(() => undefined)
   const unsubscribe: (() => void)[] = []
-  const forming = new Map<number, FormingLink>()
-  /** By rank: links that are up, as they went. */
-  const ways = new Map<number, AssignedLink['kind']>()
+  const forming = new Map<number, RoomLink>()
   const rtc = { iceServers: [...client.iceServers], ...options.rtc }
 
   const close = () => {
@@ -103,7 +136,6 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     isClosed = true
     for (const off of unsubscribe) off()
     for (const link of forming.values()) link.close()
-    own.close()
     interrupt(
       new PeerError(
         'peer.aborted',
@@ -112,31 +144,21 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     )
   }
 
-  /** The same for both ends: epochs are fresh for each linking. */
-  const keyOf = (peer: number) =>
-    [epoch, ...[rank, peer].sort((a, b) => a - b).map((one) => members[one].id)].join(' ')
-
-  for (const { peerRank, kind, initiator, canRelay } of assignment.links)
-    forming.set(
-      peerRank,
-      new FormingLink({
-        plan: { way: kind, isInitiator: initiator, canRelay },
-        key: keyOf(peerRank),
-        peerName: `rank ${peerRank} (${members[peerRank].name})`,
-        parts: own,
-        rtc,
-        relay: { address: client.address, token: client.token },
-        env,
-        send: (attempt, data) => client.signal(epoch, peerRank, attempt, data),
-        onTransport: (transport, lane) => addLink(epoch, peerRank, transport, lane),
-        onDown: (error) => {
-          if (isFinished) return
-          client.linkDown(epoch, peerRank, error.message)
-          options.onDown?.(peerRank, error)
-        },
-        onGone: () => options.onGone?.(peerRank),
-      }),
-    )
+  for (const link of assignment.links) {
+    const { peerRank } = link
+    const formed = formRoomLink({
+      ...{ client, assignment, link, ports, rtc, env },
+      send: (attempt, data) => client.signal(epoch, peerRank, attempt, data),
+      onTransport: (transport, lane) => addLink(epoch, peerRank, transport, lane),
+      onDown: (error) => {
+        if (isFinished) return
+        client.linkDown(epoch, peerRank, error.message)
+        options.onDown?.(peerRank, error)
+      },
+      onGone: () => options.onGone?.(peerRank),
+    })
+    forming.set(peerRank, formed)
+  }
   unsubscribe.push(
     client.on('signal', ({ epoch: of, from, attempt, data }) => {
       if (of === epoch) forming.get(from)?.receive(attempt, data)
@@ -153,12 +175,10 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     }),
   )
 
-  const form = async ([peerRank, link]: [number, FormingLink]) => {
+  const form = async ([peerRank, link]: [number, RoomLink]) => {
     try {
-      const way = (await link.formed) as AssignedLink['kind']
-      if (isClosed) return
-      ways.set(peerRank, way)
-      options.onLinked?.(peerRank, way)
+      const way = (await link.formed) as RoomWay
+      if (!isClosed) options.onLinked?.(peerRank, way)
     } catch (thrown) {
       if (!isClosed) {
         client.linkDown(epoch, peerRank, messageOf(thrown))
@@ -178,18 +198,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
   })()
   connected.catch(() => undefined)
 
-  const stats = async (): Promise<RingStats> => {
-    const links = await Promise.all(
-      assignment.links.map(
-        async ({ peerRank, kind }): Promise<FormedLink> => ({
-          peerRank,
-          kind: ways.get(peerRank) ?? kind,
-          stats: await own.stats(keyOf(peerRank)),
-        }),
-      ),
-    )
-    return { total: sumStats(links.flatMap(({ stats }) => stats ?? [])), links }
-  }
+  const stats = () => Promise.all([...forming.values()].map((link) => link.stats()))
   return { connected, stats, close }
 }
 

@@ -1,4 +1,3 @@
-import { sumStats } from '../../peer/link/link.ts'
 import type { LifeKeys } from '../../peer/room/life-keys.ts'
 import { lifeOf, memberOf } from '../../peer/room/lives.ts'
 import type {
@@ -31,13 +30,13 @@ import type {
   RunEvent,
   RunResult,
 } from '../api.ts'
-import { formLinks, type RingLinks, type RingStats } from './connect.ts'
+import { type FormedLink, formLinks, type RingLinks } from './connect.ts'
 import { MemberLinks } from './member-links.ts'
 import type { StartMarks } from './start-marks.ts'
 
 /** What a run ended with on this rank. */
 export type RunEnd =
-  | { ok: true; rank: number; worldSize: number; result: RunResult; ring: RingStats }
+  | { ok: true; rank: number; worldSize: number; result: RunResult; links: readonly FormedLink[] }
   | { ok: false; rank: number | null; error: Error }
 
 /** What a tab hears of its runs. */
@@ -363,12 +362,12 @@ export class MemberRun {
   }
 
   get #rings(): RingLinks[] {
-    return [this.#links, ...this.#linkings.map(({ ring }) => ring), ...this.#own.rings]
+    return [this.#links, ...this.#linkings.map(({ ring }) => ring)]
   }
 
   /** Closes all links. */
   close(): void {
-    for (const ring of this.#rings) ring.close()
+    for (const one of [...this.#rings, ...this.#own.links]) one.close()
   }
 
   #end(end: RunEnd): void {
@@ -474,7 +473,7 @@ export class MemberRun {
         this.#tab.checkpoints,
         this.#tab.givenFor(config),
       )
-      const ring = await this.#stats()
+      const links = await this.#stats()
       const ended = this.#othersEnd()
       this.#isDone = !this.#isOver
       const { value, seconds } = result
@@ -490,7 +489,7 @@ export class MemberRun {
       const end = () => {
         this.close()
         tell(1, 'room', () => `epoch ${run ?? epoch}: ended well`)
-        this.#end({ ok: true, rank, worldSize, result, ring })
+        this.#end({ ok: true, rank, worldSize, result, links })
       }
       this.#endWell = end
       await compute.leave()
@@ -527,10 +526,10 @@ export class MemberRun {
   }
 
   /** Of all links. */
-  async #stats(): Promise<RingStats> {
-    const all = await Promise.all(this.#rings.map((ring) => ring.stats()))
-    const links = all.flatMap((one) => one.links)
-    return { total: sumStats(all.map((one) => one.total)), links }
+  async #stats(): Promise<readonly FormedLink[]> {
+    const rings = await Promise.all(this.#rings.map((ring) => ring.stats()))
+    const own = await Promise.all(this.#own.links.map((link) => link.stats()))
+    return [...rings.flat(), ...own]
   }
 
   #take(event: RunEvent, atMs: number): void {

@@ -1,3 +1,4 @@
+import { sumStats } from '../../peer/link/link.ts'
 import { membersPerRoom } from '../../peer/room/edges.ts'
 import { type LifeKeys, newLifeKeys } from '../../peer/room/life-keys.ts'
 import type {
@@ -34,8 +35,10 @@ import { StartMarks } from './start-marks.ts'
 export type { RunEnd } from './member-run.ts'
 
 /** What a rank sent in a run that ended well: as the browser's data channels count, where all links are such; else as the worker counts. */
-export const bytesSentIn = ({ result, ring }: Extract<RunEnd, { ok: true }>): number =>
-  ring.links.some(({ kind }) => kind !== 'webrtc') ? result.links.bytesSent : ring.total.bytesSent
+export const bytesSentIn = ({ result, links }: Extract<RunEnd, { ok: true }>): number =>
+  links.some(({ kind }) => kind !== 'webrtc')
+    ? result.links.bytesSent
+    : sumStats(links.flatMap(({ stats }) => stats ?? [])).bytesSent
 
 /** What a page may change about its tab, in any room. */
 export type MemberChange = Partial<Pick<MemberInfo, 'name' | 'hidden'>>

@@ -84,7 +84,7 @@ test('a link that cannot be made is named to the worker', async () => {
     expect(calls).toContainEqual(['notLinked', 65_537, 1])
     expect(calls).toContainEqual(['notLinked', 65_537, 2])
   })
-  expect(links.rings).toEqual([])
+  expect(links.links).toEqual([])
 })
 
 test('an invalid WebRTC signal breaks no other link', async () => {
@@ -114,5 +114,5 @@ test('links that form for an older roster are given up when a newer one lacks li
   const epochs = calls.filter(([name]) => name === 'addLink').map(([, epoch]) => epoch)
   expect(calls.find(([name]) => name === 'dropLinks')).not.toContain(epochs[0])
   expect(pairs[0]!.release).not.toHaveBeenCalled()
-  expect(links.rings).toHaveLength(2)
+  expect(links.links).toHaveLength(2)
 })
