@@ -14,11 +14,18 @@ let sharers = 1
  *
  * A page that is not isolated from other origins has one, whatever is set.
  */
-export const getNumThreads = (): number =>
+export const getNumThreads = (): number => (sharesMemory() ? wantedThreads() : 1)
+
+/** As `getNumThreads`, whether or not workers can share a memory here. */
+export const wantedThreads = (): number =>
   switchValue('numThreads') ?? Math.max(1, Math.floor(cores() / sharers))
 
-/** Of the machine, or as many as this process may use. */
-function cores(): number {
+/** Whether workers may share a memory here: a page must be isolated from other origins. */
+export const sharesMemory = (): boolean =>
+  typeof SharedArrayBuffer !== 'undefined' && globalThis.crossOriginIsolated !== false
+
+/** Cores of the machine, or as many as this process may use. */
+export function cores(): number {
   if (typeof navigator === 'object') return navigator.hardwareConcurrency
   return process.getBuiltinModule('node:os').availableParallelism()
 }
@@ -34,31 +41,56 @@ export function setNumThreads(count: number): void {
   setSwitches({ numThreads: count })
 }
 
-/** Counts another device among those that share the cores, until what it returns is called or the page or worker ends. */
+/** Locks of others for which this page, worker or process waits. */
+const awaited = new Set<string>()
+
+async function countSharers(locks: LockManager): Promise<void> {
+  const { held = [] } = await locks.query()
+  const isDevice = ({ name, mode }: LockInfo) => name?.startsWith(sharing) && mode === 'exclusive'
+  const names = held.filter(isDevice).map(({ name }) => name!)
+  sharers = Math.max(1, names.length)
+  for (const name of names) {
+    if (awaited.has(name)) continue
+    awaited.add(name)
+    const handleFree = () => {
+      awaited.delete(name)
+      return countSharers(locks)
+    }
+    // The end of a page that closes is seen by its lock alone.
+    locks.request(name, { mode: 'shared' }, () => undefined).then(handleFree, () => undefined)
+  }
+}
+
+/**
+ * Counts another device among those that share the cores, until what it returns is called or the page or worker ends. Without locks, or where a
+ * page may have none, it is the only one.
+ */
 export async function shareCores(): Promise<() => void> {
   const locks = globalThis.navigator?.locks
   if (!locks) return () => undefined
-  const count = async () => {
-    const { held = [] } = await locks.query()
-    sharers = Math.max(1, held.filter(({ name }) => name?.startsWith(sharing)).length)
-  }
-  const channel = new BroadcastChannel(sharing)
-  channel.onmessage = count
-  let release!: () => void
-  const released = new Promise<void>((resolve) => {
-    release = resolve
-  })
-  await new Promise<void>((resolve) => {
-    const hold = () => {
-      resolve()
-      return released
-    }
-    void locks.request(`${sharing} ${crypto.randomUUID()}`, hold).then(() => {
-      channel.postMessage(null)
-      channel.close()
+  try {
+    let release!: () => void
+    const released = new Promise<void>((resolve) => {
+      release = resolve
     })
-  })
-  channel.postMessage(null)
-  await count()
-  return release
+    await new Promise<void>((resolve, reject) => {
+      const hold = () => {
+        resolve()
+        return released
+      }
+      locks.request(`${sharing} ${crypto.randomUUID()}`, hold).catch(reject)
+    })
+    const channel = new BroadcastChannel(sharing)
+    channel.onmessage = () => countSharers(locks)
+    // In Node a process may end while it listens.
+    ;(channel as { unref?: () => void }).unref?.()
+    channel.postMessage(null)
+    await countSharers(locks)
+    return () => {
+      channel.close()
+      release()
+    }
+  } catch {
+    return () => undefined
+  }
 }

@@ -1,4 +1,5 @@
 import { GpuError, messageOf } from '../../util/errors.ts'
+import { cores } from '../num-threads.ts'
 import { BufferMemory, type WasmBuffer } from './buffer.ts'
 import { type RecordedCommand, WasmCommandEncoder, WasmQuerySet } from './commands.ts'
 import type { WasmHeap } from './heap.ts'
@@ -66,7 +67,9 @@ export class WasmDevice extends EventTarget {
 
   get adapterInfo() {
     const { expected: count, problem } = this.#threads
-    const threads = `${count} thread${count === 1 ? '' : 's'}`
+    const on =
+      count > cores() ? ` on ${cores()} core${cores() === 1 ? '' : 's'}, which is slower` : ''
+    const threads = `${count} thread${count === 1 ? '' : 's'}${on}`
     const description = `CPU in WebAssembly, ${threads}${problem ? `; ${problem}` : ''}`
     return { vendor: '', architecture: 'wasm', device: '', description }
   }

@@ -1,6 +1,7 @@
 import { inUnitsOf } from '../../util/byte-units.ts'
-import { GpuError } from '../../util/errors.ts'
+import { GpuError, messageOf } from '../../util/errors.ts'
 import { freeBytes } from '../../wasm/kernel/memory.ts'
+import { sharesMemory } from '../num-threads.ts'
 
 /** Regions start at a multiple of this: a line of the CPU's cache. */
 const alignment = 64
@@ -12,10 +13,6 @@ const growth = 16
 /** Behind the last region: a kernel may read a vector, or an element that it then leaves out, past the end of a buffer. */
 const spareBytes = pageBytes
 
-/** Whether workers may share a memory here: a page must be isolated from other origins. */
-const canShare = (): boolean =>
-  typeof SharedArrayBuffer !== 'undefined' && globalThis.crossOriginIsolated !== false
-
 interface Span {
   start: number
   end: number
@@ -24,7 +21,7 @@ interface Span {
 /** One WebAssembly memory, given out in regions: the first gap that is large enough, and gaps that touch are one. */
 export class WasmHeap {
   readonly memory: WebAssembly.Memory
-  readonly isShared = canShare()
+  readonly isShared = sharesMemory()
   readonly #maxBytes: number
   /** In the order of their addresses; none ends at `#top`. */
   readonly #gaps: Span[] = []
@@ -118,7 +115,7 @@ export class WasmHeap {
   }
 }
 
-/** A memory that may grow to `maximum` pages, or to as many as the engine agrees to reserve. */
+/** A memory that may grow to `maximum` pages, or to as many as the engine agrees to reserve. errors: `gpu.limit`. */
 function reserve(
   maximum: number,
   shared: boolean,
@@ -126,7 +123,12 @@ function reserve(
   try {
     return { memory: new WebAssembly.Memory({ initial: 1, maximum, shared }), maximum }
   } catch (error) {
-    if (maximum <= growth) throw error
+    if (maximum <= growth)
+      throw new GpuError(
+        'gpu.limit',
+        `device: "cpu" gets no memory (${messageOf(error)}). Close other tabs or programs, or give this process more memory.`,
+        { cause: error },
+      )
     return reserve(Math.floor(maximum / 2), shared)
   }
 }

@@ -11,7 +11,7 @@ import { proveVectors } from './vectors.ts'
 /**
  * Opens the CPU of this page, worker or process as a device that runs the same shaders as a GPU, compiled to WebAssembly.
  *
- * `why`: for people who see it in place of a GPU. errors: `gpu.unavailable`, where the engine has no vector instructions, the page forbids WebAssembly, or no memory can be had.
+ * `why`: for people who see it in place of a GPU. errors: `gpu.unavailable`, where the engine has no vector instructions or the page forbids WebAssembly; `gpu.limit` where no memory can be had.
  */
 export async function openWasm(compile: CompileKernel = compileKernel, why = ''): Promise<Gpu> {
   const device = await prepared(compile)
@@ -36,10 +36,6 @@ export async function openWasm(compile: CompileKernel = compileKernel, why = '')
 async function prepared(compile: CompileKernel): Promise<WasmDevice> {
   try {
     await proveVectors()
-    const device = new WasmDevice(new WasmHeap(), compile)
-    device.lost.then(await shareCores())
-    device.startThreads()
-    return device
   } catch (cause) {
     throw new GpuError(
       'gpu.unavailable',
@@ -47,4 +43,8 @@ async function prepared(compile: CompileKernel): Promise<WasmDevice> {
       { cause },
     )
   }
+  const device = new WasmDevice(new WasmHeap(), compile)
+  device.lost.then(await shareCores())
+  device.startThreads()
+  return device
 }

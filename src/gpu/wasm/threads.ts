@@ -1,5 +1,5 @@
 import { messageOf } from '../../util/errors.ts'
-import { getNumThreads } from '../num-threads.ts'
+import { wantedThreads } from '../num-threads.ts'
 import type { WasmHeap } from './heap.ts'
 import type { WasmPipeline } from './pipeline.ts'
 import { startThread, type Thread } from './start-thread.ts'
@@ -108,7 +108,7 @@ export class Threads {
   }
 
   get #wanted(): number {
-    return Math.min(getNumThreads(), at.maxThreads)
+    return Math.min(wantedThreads(), at.maxThreads)
   }
 
   /** Workers that take part. */

@@ -25,17 +25,20 @@ export async function chooseDevice(choice: DeviceChoice): Promise<ChosenDevice> 
     await proveVectors()
     return { type: 'cpu', why: gpu.why }
   } catch (thrown) {
+    // Without any adapter the CPU's own error says what is missing.
+    if (!gpu.hasAdapter) return { type: 'cpu', why: gpu.why }
     return { type: 'webgpu', why: `no vectors in WebAssembly (${messageOf(thrown)})` }
   }
 }
 
-async function findGpu(): Promise<{ isThere: boolean; why: string }> {
+async function findGpu(): Promise<{ isThere: boolean; hasAdapter: boolean; why: string }> {
   try {
     const [first] = await findAdapters(1)
-    if (!first) return { isThere: false, why: 'no WebGPU adapter' }
+    if (!first) return { isThere: false, hasAdapter: false, why: 'no WebGPU adapter' }
     const { info } = first.adapter
-    return { isThere: !isSoftware(info), why: `no GPU, only the adapter ${nameOf(info)}` }
+    const why = `no GPU, only the adapter ${nameOf(info)}`
+    return { isThere: !isSoftware(info), hasAdapter: true, why }
   } catch {
-    return { isThere: false, why: 'no WebGPU' }
+    return { isThere: false, hasAdapter: false, why: 'no WebGPU' }
   }
 }

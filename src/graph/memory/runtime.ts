@@ -82,7 +82,10 @@ export function checkRuntime(where: string, runtime: AnyRuntime): void {
 /** Opens a device for the caller alone. `why`: it was taken, for people. errors: `gpu.unavailable`. */
 export async function openRuntime({ type, index }: PlacedDevice, why = ''): Promise<AnyRuntime> {
   if (type === 'reference') return new ReferenceRuntime()
-  if (type === 'webgpu') return new Runtime(await openGpu(index))
+  if (type === 'webgpu') {
+    if (why) console.warn(`tabring: the device is a software adapter of WebGPU: ${why}.`)
+    return new Runtime(await openGpu(index))
+  }
   const { openWasm } = await loadPart('the device cpu', () => import('../../gpu/wasm/open.ts'))
   return new Runtime(await openWasm(undefined, why))
 }

@@ -1,5 +1,6 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { chooseDevice } from '../../../src/graph/memory/choose-device.ts'
+import { openRuntime } from '../../../src/graph/memory/runtime.ts'
 import { AdamW, compile, crossEntropy, gpu, Linear, tensorType } from '../../../src/index.ts'
 import { updateStep } from '../../support/update-step.ts'
 
@@ -38,4 +39,32 @@ test('where WebGPU was asked for, the error says what to do', async () => {
       /this runtime has no WebGPU \(Node, for example\)\. .*compile for the device "cpu"/,
     ),
   })
+})
+
+test('without WebGPU and where WebAssembly is forbidden, the error says that the CPU cannot compute', async () => {
+  const forbidden = vi.spyOn(WebAssembly, 'compile').mockRejectedValue(new Error('forbidden'))
+  try {
+    const { type, why } = await chooseDevice('auto')
+    await expect(openRuntime({ type, index: 0 }, why)).rejects.toThrow(
+      /^device: "cpu" needs WebAssembly .* \(forbidden\)/,
+    )
+  } finally {
+    forbidden.mockRestore()
+  }
+})
+
+test('a CPU that gets no memory is told apart from one without vectors', async () => {
+  const { Memory } = WebAssembly
+  WebAssembly.Memory = class {
+    constructor() {
+      throw new RangeError('could not allocate memory')
+    }
+  } as unknown as typeof Memory
+  try {
+    await expect(openRuntime({ type: 'cpu', index: 0 })).rejects.toThrow(
+      'device: "cpu" gets no memory (could not allocate memory)',
+    )
+  } finally {
+    WebAssembly.Memory = Memory
+  }
 })

@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { afterEach, expect, test, vi } from 'vitest'
@@ -152,8 +153,10 @@ test('other tasks get turns while a kernel runs, and who waits for it comes last
 
 test.each([1, 2, 4])('%i threads take all workgroups of a dispatch, each once', async (threads) => {
   const gpu = await open(threads)
+  const cores = availableParallelism()
+  const isMore = threads > cores
   expect(gpu.facts.description).toBe(
-    `CPU in WebAssembly, ${threads} thread${threads === 1 ? '' : 's'}`,
+    `CPU in WebAssembly, ${threads} thread${threads === 1 ? '' : 's'}${isMore ? ` on ${cores} core${cores === 1 ? '' : 's'}, which is slower` : ''}`,
   )
   const count = 4000
   const [slow, scratch] = [await kernel(gpu, 'slow'), await kernel(gpu, 'scratch')]
