@@ -86,7 +86,7 @@ export async function benchExact(argv: readonly string[]): Promise<void> {
     return { lines, version: browser.version(), adapter }
   })
   const machine = machineLine('before the run', load)
-  const heading = `${today()}, Chromium ${version}, device ${flags.device}, ${adapter}, ${machine}. Runs of ${steps} steps in fresh tabs of one browser, with and without \`exact\` in turns; of each the median of its last ${steps - skipped} steps.`
+  const heading = `${today()}, Chromium ${version}, device ${flags.device}, ${adapter}, ${machine}. Runs of ${steps} steps in fresh tabs of one browser, which exchange over ports, with and without \`exact\` in turns; of each the median of its last ${steps - skipped} steps.`
   const report = `${heading}\n\n${tableOf(lines)}\n\nGoal for a default: at most ${goal}.\n${auditsOf(lines)}`
   const title = 'exact'
   await publish({ report, rows: lines, nameParts: ['chromium', version, title], title }, flags)
@@ -156,12 +156,21 @@ async function timeKinds(
         tabs,
         skipped,
         switches: { device },
+        // As `npm run train` has it.
+        transport: 'auto' as const,
       }
       line[kind].push(await stepMs(chromiumTabs(browser), timed))
     }
     if (device === 'cpu' && tabs > 1) {
       const audited = { ...config, exact: true, steps: (1 + auditedSpans) * auditSpan }
-      const timed = { url, config: audited, tabs, skipped: auditSpan, switches: { device } }
+      const timed = {
+        url,
+        config: audited,
+        tabs,
+        skipped: auditSpan,
+        switches: { device },
+        transport: 'auto' as const,
+      }
       line.audits.push(...spansOf(await stepTimes(chromiumTabs(browser), timed)))
     }
   }

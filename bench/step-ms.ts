@@ -1,5 +1,5 @@
 import type { Tab, TabBrowser } from '../node/tab.ts'
-import { trainInTabs } from '../node/train/tabs.ts'
+import { type TrainTransport, trainInTabs } from '../node/train/tabs.ts'
 import type { TrainConfig } from '../src/trainer/settings/config.ts'
 import type { SwitchInputs } from '../src/util/switches.ts'
 import { median } from './statistics.ts'
@@ -14,6 +14,8 @@ export interface TimedSteps {
   /** Steps that are not counted: in the first ones kernels are still new to the driver, and the evaluation's compile. */
   readonly skipped: number
   readonly switches?: SwitchInputs
+  /** Default: `webrtc`, each tab with a browser context for itself. */
+  readonly transport?: TrainTransport
 }
 
 /** The median step of a run in fresh tabs, by the clock of rank 0. */
@@ -23,7 +25,7 @@ export const stepMs = async (browser: TabBrowser, timed: TimedSteps): Promise<nu
 /** The steps of a run in fresh tabs, by the clock of rank 0. */
 export async function stepTimes(
   browser: TabBrowser,
-  { url, config, tabs, skipped, switches }: TimedSteps,
+  { url, config, tabs, skipped, switches, transport }: TimedSteps,
 ): Promise<StepParts[]> {
   const times: StepParts[] = []
   const opened: Tab[] = []
@@ -41,6 +43,7 @@ export async function stepTimes(
     worldSize: tabs,
     config,
     switches,
+    transport,
     timeoutMs: 120_000,
     signal: new AbortController().signal,
     onEvent: (event) => {
