@@ -21,7 +21,9 @@ export interface OpenFile {
 }
 
 const isSource = (source: unknown): boolean =>
-  isRecord(source) && (source instanceof Blob || 'getFile' in source || 'url' in source)
+  isRecord(source) &&
+  !(source instanceof Response) &&
+  (source instanceof Blob || 'getFile' in source || 'url' in source)
 
 const isOpen = (source: ByteSource | OpenFile): source is OpenFile =>
   isRecord(source) && 'sizeBytes' in source && 'read' in source

@@ -3,7 +3,7 @@ import { bytesToHex } from '@noble/hashes/utils.js'
 import * as v from 'valibot'
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { type FileFolder, hasPrivateFiles, opfsFileStore } from './file-store.ts'
+import { type FileFolder, hasPrivateFiles, opfsFileStore, readPart } from './file-store.ts'
 import { privateRoot } from './private-checkpoints.ts'
 
 /**
@@ -224,7 +224,7 @@ export async function getCheckpoint(
       `checkpoint: the folder has no ${wanted} (${names ? `it has ${clipped(names, 300)}` : 'it is empty'}). Choose latest, best or one of the files.`,
     )
   }
-  const blob = await folder.read(entry.name)
+  const blob = await readPart(folder, entry.name)
   const contents = blob && new Uint8Array(await blob.arrayBuffer())
   if (contents && bytesToHex(sha256(contents)) === entry.sha256) return contents
   const others = manifest.files.filter((file) => file !== entry).map(({ name }) => name)
@@ -251,7 +251,7 @@ export function entryOf(
 export async function readManifest(
   folder: Pick<FileFolder, 'read'>,
 ): Promise<CheckpointManifest | undefined> {
-  const blob = await folder.read(manifestName)
+  const blob = await readPart(folder, manifestName)
   // A browser makes the file of a name empty before its first contents take their place.
   if (!blob || blob.size === 0) return undefined
   const text = await blob.text()

@@ -1,13 +1,7 @@
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { isDetached, isRecord, isTexts, kindOf, quoted } from '../util/kind-of.ts'
-import {
-  checkArgument,
-  checkList,
-  checkNumber,
-  checkOptions,
-  checkRecord,
-} from '../util/options.ts'
+import { isDetached, isPlain, isTexts, kindOf, quoted } from '../util/kind-of.ts'
+import { checkArgument, checkNumber, checkOptions, checkRecord } from '../util/options.ts'
 import { ownOf } from '../util/own-of.ts'
 import { checkShape, countElements, formatShape, type HostDType, sameShape } from '../util/shape.ts'
 import type { HostNumbers, HostTensor } from './descriptions.ts'
@@ -53,31 +47,73 @@ const refuse = (
  * of range if the type is i32 or u32; `config.invalid` for `dtypes` of fields that samples do not have, and for an unknown option.
  */
 export function defaultCollate(samples: readonly Sample[], options: CollateOptions = {}): Batch {
-  checkOptions('defaultCollate', options, { dtypes: true })
-  checkList('defaultCollate', 'samples', samples, isRecord, 'samples, objects with values by name')
-  const { dtypes = {} } = options
-  const [first] = samples
-  if (!first) return {}
-  const fields = Object.keys(first)
-  requireDTypes(first, dtypes)
-  samples.forEach((sample, row) => {
-    const extra = Object.keys(sample).find((field) => !Object.hasOwn(first, field))
+  const { dtypes = {} } = checkOptions('defaultCollate', options, { dtypes: true })
+  const isList = Array.isArray(samples)
+  checkArgument('defaultCollate', 'samples', samples, isList, 'a list of samples')
+  const stack = new Stack(samples.length, dtypes)
+  for (const sample of samples) stack.add(sample)
+  return stack.batch
+}
+
+/** A field's values in a batch: texts, or elements with the shape and type of the first sample's. */
+type Column = string[] | { readonly first: Elements; readonly batched: HostTensor }
+
+/** A batch under way: each sample is copied as it comes, since a data set may fill one array again and again. */
+export class Stack {
+  readonly #columns = new Map<string, Column>()
+  readonly #count: number
+  readonly #dtypes: FieldDTypes
+  #rows = 0
+
+  /** `count`: how many samples will come. */
+  constructor(count: number, dtypes: FieldDTypes = {}) {
+    this.#count = count
+    this.#dtypes = dtypes
+  }
+
+  /** errors: those of `defaultCollate`. */
+  add(sample: Sample): void {
+    const row = this.#rows++
+    checkArgument(
+      'defaultCollate',
+      `samples[${row}]`,
+      sample,
+      isPlain(sample) && !isHostTensor(sample),
+      'an object with values by name, as { x, y }',
+    )
+    if (row === 0) requireDTypes(sample, this.#dtypes)
+    const fields = row === 0 ? Object.keys(sample) : [...this.#columns.keys()]
+    const extra = Object.keys(sample).find((field) => !fields.includes(field))
     if (extra !== undefined)
       throw refuse(
         extra,
         `only the fields ${clipped(fields.join(', '))}`,
         `it in sample ${row} of the batch`,
       )
-  })
-  return Object.fromEntries(
-    fields.map((field) => {
-      const values = samples.map((sample) => ownOf(sample, field) as SampleValue)
-      if (typeof values[0] !== 'string') return [field, stack(field, values, ownOf(dtypes, field))]
-      const row = values.findIndex((value) => typeof value !== 'string')
-      if (row >= 0) throw refuse(field, 'texts', inSample(values[row], row))
-      return [field, values as string[]]
-    }),
-  )
+    for (const field of fields) {
+      const value = ownOf(sample, field) as SampleValue
+      if (row === 0) this.#columns.set(field, this.#columnOf(field, value))
+      const column = this.#columns.get(field)!
+      if (!Array.isArray(column)) addRow(field, column, value, row, ownOf(this.#dtypes, field))
+      else if (typeof value === 'string') column.push(value)
+      else throw refuse(field, 'texts', inSample(value, row))
+    }
+  }
+
+  get batch(): Batch {
+    const columns = [...this.#columns].map(([field, column]) => {
+      return [field, Array.isArray(column) ? column : column.batched] as const
+    })
+    return Object.fromEntries(columns)
+  }
+
+  #columnOf(field: string, value: SampleValue): Column {
+    if (typeof value === 'string') return []
+    const first = elementsOf(field, value, 0)
+    const dtype = ownOf(this.#dtypes, field) ?? first.dtype
+    const shape = [this.#count, ...first.shape]
+    return { first, batched: { shape, data: new arrays[dtype](countElements(shape)) } }
+  }
 }
 
 function requireDTypes(first: Sample, dtypes: FieldDTypes): void {
@@ -108,42 +144,41 @@ interface Elements {
   readonly data: ArrayLike<number>
 }
 
-function stack(
+function addRow(
   field: string,
-  values: readonly SampleValue[],
+  { first, batched: { data } }: Exclude<Column, string[]>,
+  value: SampleValue,
+  row: number,
   declared: HostDType | undefined,
-): HostTensor {
-  const first = elementsOf(field, values[0], 0)
+): void {
   const dtype = declared ?? first.dtype
   const count = countElements(first.shape)
-  const data: HostNumbers = new arrays[dtype](count * values.length)
-  values.forEach((value, row) => {
-    const own = elementsOf(field, value, row)
-    if (!sameShape(own.shape, first.shape) || (!declared && own.dtype !== dtype))
-      throw refuse(
-        field,
-        `${first.dtype} ${formatShape(first.shape)} as in the first sample`,
-        `${own.dtype} ${formatShape(own.shape)} in sample ${row} of the batch`,
-      )
-    if (own.data.length !== count)
-      throw refuse(
-        field,
-        `${count} elements under ${formatShape(own.shape)}`,
-        `${own.data.length} in sample ${row} of the batch`,
-      )
-    if (dtype !== 'f32' && !(own.data instanceof arrays[dtype]))
-      requireWhole(field, own.data, dtype, row)
-    data.set(own.data, row * count)
-  })
-  return { shape: [values.length, ...first.shape], data }
+  const own = elementsOf(field, value, row)
+  if (!sameShape(own.shape, first.shape) || (!declared && own.dtype !== dtype))
+    throw refuse(
+      field,
+      `${first.dtype} ${formatShape(first.shape)} as in the first sample`,
+      `${own.dtype} ${formatShape(own.shape)} in sample ${row} of the batch`,
+    )
+  if (own.data.length !== count)
+    throw refuse(
+      field,
+      `${count} elements under ${formatShape(own.shape)}`,
+      `${own.data.length} in sample ${row} of the batch`,
+    )
+  if (dtype !== 'f32' && !(own.data instanceof arrays[dtype]))
+    requireWhole(field, own.data, dtype, row)
+  data.set(own.data, row * count)
 }
 
 function elementsOf(field: string, value: SampleValue, row: number): Elements {
   if (typeof value === 'number') return { shape: [], dtype: 'i32', data: [value] }
   if (isDetached(isHostTensor(value) ? value.data : value))
     throw refuse(field, 'an array', inSample(value, row), 'Transfer a copy.')
-  if (isHostTensor(value))
+  if (isHostTensor(value)) {
+    checkShape(`collate: field "${clipped(field)}"`, value.shape)
     return { shape: value.shape, dtype: dtypeOf(value.data), data: value.data }
+  }
   if (isNumberArray(value)) return { shape: [value.length], dtype: dtypeOf(value), data: value }
   if (Array.isArray(value)) return flatten(field, value, row)
   throw refuse(field, 'a tensor, numbers, arrays of them, or a string', inSample(value, row))
@@ -185,16 +220,13 @@ function requireWhole(
       )
 }
 
-/** Returns the number of samples in a batch: the rows of its first field. errors: for a field that is no rows, naming it. */
-export function batchSizeOf(batch: Batch): number {
-  const [first = 0] = rowsOf('batchSizeOf', batch)
-  return first
-}
+/** Returns the number of samples in a batch. errors: `data.malformed` for fields with other numbers of rows; for a field that is no rows, naming it. */
+export const batchSizeOf = (batch: Batch): number => rowsOf('batchSizeOf', batch)
 
-/** The rows of each field. errors: a TypeError for what is no batch; those of `checkElements`. */
-function rowsOf(where: string, batch: Batch): number[] {
+/** The rows of all fields. errors: a TypeError for what is no batch; those of `checkElements`; `data.malformed` for other numbers of rows. */
+function rowsOf(where: string, batch: Batch): number {
   checkRecord(where, 'batch', batch)
-  return Object.entries(batch).map(([name, value]) => {
+  const all = Object.entries(batch).map(([name, value]) => {
     const field = `batch.${clipped(name)}`
     const isRows = isHostTensor(value) ? value.shape.length > 0 : isTexts(value)
     checkArgument(where, field, value, isRows, 'a tensor of rows, or a list of texts')
@@ -202,21 +234,21 @@ function rowsOf(where: string, batch: Batch): number[] {
     checkElements(`${where}: ${field}`, value)
     return value.shape[0]
   })
+  const [size = 0] = all
+  if (all.every((count) => count === size)) return size
+  throw new DataError(
+    'data.malformed',
+    `${where}: all fields must have the same number of rows, got ${clipped(all.join(', '))}. Pad the fields before, each for itself.`,
+  )
 }
 
 /**
  * Returns a short batch padded with zeros to `rows`, for a program compiled for that many; pass `count: batchSizeOf(batch)` to the run.
  *
- * A batch of `rows` is returned unchanged. errors: as batchSizeOf, and `data.malformed` for fields with other numbers of rows.
+ * A batch of `rows` is returned unchanged. errors: as batchSizeOf.
  */
 export function padBatch(batch: Batch, rows: number): Batch {
-  const all = rowsOf('padBatch', batch)
-  const [size = 0] = all
-  if (all.some((count) => count !== size))
-    throw new DataError(
-      'data.malformed',
-      `padBatch: all fields must have the same number of rows, got ${clipped(all.join(', '))}. Pad the fields before, each for itself.`,
-    )
+  const size = rowsOf('padBatch', batch)
   if (size === rows) return batch
   const isEnough = (count: number) => Number.isInteger(count) && count >= size
   checkNumber(

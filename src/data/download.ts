@@ -9,7 +9,7 @@ import {
   isNotNegative,
   type OptionNames,
 } from '../util/options.ts'
-import { defaultFileStore, type FileStore, type PartFolder } from './file-store.ts'
+import { defaultFileStore, type FileStore, type PartFolder, readPart } from './file-store.ts'
 import { addressOf } from './folder.ts'
 
 export interface DownloadProgress {
@@ -81,7 +81,7 @@ export async function download(url: string | URL, options: DownloadOptions = {})
       'config.invalid',
       `download: expected a sha256 of 64 hexadecimal digits, got ${quoted(options.sha256)}. Copy it from the publisher of the file.`,
     )
-  const store = options.store ?? defaultFileStore()
+  const store = checkedStore('download', options.store)
   return alone(`tabring-download-${address}`, async () => {
     const folder = await store.folder(hashOf(address))
     const facts = await readFacts(folder, address)
@@ -94,19 +94,17 @@ export async function download(url: string | URL, options: DownloadOptions = {})
 }
 
 /** Removes the file at `url` from the cache. */
-export async function forgetDownload(
-  url: string | URL,
-  store: FileStore = defaultFileStore(),
-): Promise<void> {
+export async function forgetDownload(url: string | URL, store?: FileStore): Promise<void> {
   const address = addressOf('forgetDownload', 'url', url).href
-  checkArgument(
-    'forgetDownload',
-    'store',
-    store,
-    typeof store?.folder === 'function',
-    'a store such as opfsFileStore()',
-  )
-  await (await store.folder(hashOf(address))).clear()
+  const folder = await checkedStore('forgetDownload', store).folder(hashOf(address))
+  await folder.clear()
+}
+
+/** The store that is given, else the default one. errors: a TypeError for what is no store. */
+function checkedStore(where: string, store: FileStore = defaultFileStore()): FileStore {
+  const isStore = typeof store?.folder === 'function'
+  checkArgument(where, 'store', store, isStore, 'a store such as opfsFileStore()')
+  return store
 }
 
 /** Runs `body` while no other tab or worker of this origin runs one of the same name. */
@@ -117,7 +115,7 @@ async function alone<T>(name: string, body: () => Promise<T>): Promise<T> {
 
 async function readFacts(folder: PartFolder, url: string): Promise<Facts> {
   const empty: Facts = { url, parts: [], totalBytes: null, version: null, sha256: null }
-  const blob = await folder.read(factsName)
+  const blob = await readPart(folder, factsName)
   if (!blob) return empty
   let facts: Facts
   try {
@@ -128,7 +126,7 @@ async function readFacts(folder: PartFolder, url: string): Promise<Facts> {
   }
   // Another program, or the browser under pressure, may have removed a part.
   for (const [index, bytes] of facts.parts.entries()) {
-    if ((await folder.read(partName(index)))?.size !== bytes) {
+    if ((await readPart(folder, partName(index)))?.size !== bytes) {
       await begin(folder, empty)
       return empty
     }
@@ -146,14 +144,14 @@ async function begin(folder: PartFolder, facts: Facts): Promise<void> {
 }
 
 async function wholeFile(folder: PartFolder, facts: Facts): Promise<Blob> {
-  const parts = await Promise.all(facts.parts.map((_, index) => folder.read(partName(index))))
+  const parts = await Promise.all(facts.parts.map((_, index) => readPart(folder, partName(index))))
   return new Blob(parts as Blob[])
 }
 
 async function finish(folder: PartFolder, facts: Facts, wanted: string | undefined): Promise<Blob> {
   const hash = sha256.create()
   for (const [index] of facts.parts.entries()) {
-    const part = await folder.read(partName(index))
+    const part = await readPart(folder, partName(index))
     hash.update(new Uint8Array(await part!.arrayBuffer()))
   }
   const got = bytesToHex(hash.digest())

@@ -10,7 +10,7 @@ import {
 import { preparedLoads } from '../../util/prepared-loads.ts'
 import { permutation } from '../../util/random.ts'
 import { switchValue } from '../../util/switches.ts'
-import { type Batch, defaultCollate, type FieldDTypes } from '../collate.ts'
+import type { Batch, FieldDTypes } from '../collate.ts'
 import { checkDataset, describeInner, requireIndex } from '../datasets.ts'
 import type { Dataset, Sample } from '../samples.ts'
 import { type DataLoaderState, requireSameBatches } from './loader-state.ts'
@@ -273,6 +273,14 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
     }
   }
 
+  /** @internal A loop without `await`. errors: `config.invalid`, always. */
+  [Symbol.iterator](): never {
+    throw new DataError(
+      'config.invalid',
+      'DataLoader: batches come one by one as promises. Write for await (const batch of loader).',
+    )
+  }
+
   /** Ends the workers; the next loop starts new ones. */
   close(): void {
     this.#workers?.close()
@@ -313,10 +321,8 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
     const { collateFn, dtypes, pinMemory } = this.#options
     let batch: B
     if (this.numWorkers === 0) {
-      const stack =
-        collateFn ??
-        ((samples: S[]) => defaultCollate(samples as readonly Sample[], { dtypes }) as B)
-      batch = await makeBatch(this.dataset, stack, this.#seed, epoch, indices, 'DataLoader: ')
+      const collate = collateFn ?? dtypes ?? {}
+      batch = await makeBatch(this.dataset, collate, this.#seed, epoch, indices, 'DataLoader: ')
     } else {
       const made = await this.#startedWorkers().make(epoch, indices)
       batch = collateFn ? collateFn(made as S[]) : (made as B)

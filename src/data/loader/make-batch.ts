@@ -1,39 +1,47 @@
 import { isErrorCode } from '../../util/error-codes.ts'
 import { DataError, type ErrorCode, messageOf } from '../../util/errors.ts'
-import type { Dataset } from '../samples.ts'
+import { type FieldDTypes, Stack } from '../collate.ts'
+import type { Dataset, Sample } from '../samples.ts'
 
 /** The code of a thrown error where it is one of ours, else null. */
 export const codeOf = (thrown: unknown): ErrorCode | null =>
   thrown instanceof Error && 'code' in thrown && isErrorCode(thrown.code) ? thrown.code : null
 
 /**
- * Makes samples in order and collates them; `where` begins the text of errors.
+ * Makes samples in order and collates them: by `collate`, or as `defaultCollate`, each sample as it is made. `where` begins the text of errors.
  *
  * errors: what the data set or collate throws, as a DataError that names the sample and keeps the code (`data.malformed` for others').
  */
 export async function makeBatch<S, B>(
   dataset: Dataset<S>,
-  collate: (samples: S[]) => B,
+  collate: ((samples: S[]) => B) | FieldDTypes,
   seed: number,
   epoch: number,
   indices: ArrayLike<number>,
   where = '',
 ): Promise<B> {
   const samples: S[] = []
+  const stack = typeof collate === 'function' ? undefined : new Stack(indices.length, collate)
+  const inBatch = <T>(body: () => T): T => {
+    try {
+      return body()
+    } catch (thrown) {
+      throw named(`${where}the batch of samples ${listed(indices)}`, thrown)
+    }
+  }
   for (let i = 0; i < indices.length; i++) {
     const index = indices[i]
+    let sample: S
     try {
       const made = dataset.get(index, { seed, epoch, index })
-      samples.push(made instanceof Promise ? await made : made)
+      sample = made instanceof Promise ? await made : made
     } catch (thrown) {
       throw named(`${where}sample ${index}`, thrown)
     }
+    if (stack) inBatch(() => stack.add(sample as Sample))
+    else samples.push(sample)
   }
-  try {
-    return collate(samples)
-  } catch (thrown) {
-    throw named(`${where}the batch of samples ${listed(indices)}`, thrown)
-  }
+  return inBatch(() => (typeof collate === 'function' ? collate(samples) : (stack!.batch as B)))
 }
 
 const named = (what: string, thrown: unknown) =>

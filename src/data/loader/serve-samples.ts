@@ -1,6 +1,6 @@
 import { DataError, messageOf } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
-import { defaultCollate, type FieldDTypes } from '../collate.ts'
+import type { FieldDTypes } from '../collate.ts'
 import type { Dataset, Sample } from '../samples.ts'
 import { codeOf, makeBatch } from './make-batch.ts'
 import type { FromWorker, ToWorker } from './protocol.ts'
@@ -81,15 +81,10 @@ export function serveSamples<S = Sample>(
         const own = await serving!
         const collate = own.isRaw
           ? (samples: unknown[]) => samples
-          : (options.collateFn ??
-            ((all: S[]) => defaultCollate(all as readonly Sample[], { dtypes: own.dtypes })))
-        const made = await makeBatch(
-          own.dataset,
-          collate as (samples: unknown[]) => unknown,
-          own.seed,
-          epoch,
-          indices,
-        )
+          : ((options.collateFn as ((samples: unknown[]) => unknown) | undefined) ??
+            own.dtypes ??
+            {})
+        const made = await makeBatch(own.dataset, collate, own.seed, epoch, indices)
         const { value, buffers } = wholeBuffers(made)
         scope.postMessage({ kind: 'made', id, batch: value }, buffers)
       } catch (thrown) {

@@ -65,9 +65,9 @@ describe('batchSizeOf and padBatch refuse', () => {
     }
   })
 
-  test('fields of which padding would not make batches of one size', () => {
+  test('fields of other numbers of rows', () => {
     const batch = { x: floats([2], 2), nodes: floats([3], 3) } as never
-    expect(batchSizeOf(batch)).toBe(2)
+    expect(() => batchSizeOf(batch)).toThrow(refusal(/^batchSizeOf: .* rows, got 2, 3\./))
     expect(() => padBatch(batch, 4)).toThrow(refusal(/^padBatch: .* rows, got 2, 3\./))
   })
 })

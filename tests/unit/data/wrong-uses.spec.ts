@@ -6,16 +6,26 @@ import {
   DataLoader,
   type Dataset,
   distributed,
+  download,
   evaluate,
   hostTensor,
   IdxDataset,
   Linear,
+  load,
+  loadCheckpoint,
+  loadModel,
   normalize,
   Parameter,
   ProgressMeter,
+  readCsv,
+  readIdx,
+  readNpy,
+  readSafetensors,
+  readTorch,
   resize,
   type Sampler,
   save,
+  saveCheckpoint,
   spawn,
   TensorDataset,
   TokenDataset,
@@ -101,6 +111,78 @@ test('a sampler whose indices never end is refused', async () => {
   const loader = new DataLoader({ length: 4, get }, { sampler })
   await expect(loader[Symbol.asyncIterator]().next()).rejects.toThrow(
     "DataLoader: the sampler's length is 4, but it has 1004 indices",
+  )
+})
+
+const samplesOf = async (get: Dataset['get']) => {
+  const loader = new DataLoader({ length: 3, get }, { batchSize: 3 })
+  for await (const batch of loader) return batch
+}
+
+test.each([
+  ['Float32Array of 2', Float32Array.of(1, 2)],
+  ['an object with no fields', new Map([['x', 1]])],
+  ['a tensor [2]', hostTensor([2], Float32Array.of(1, 2))],
+  ['[1,2]', [1, 2]],
+])('a sample that is %s is refused', async (what, sample) => {
+  const batch = samplesOf(() => sample as never)
+  await expect(batch).rejects.toThrow(
+    `the batch of samples 0, 1, 2: defaultCollate: samples[0] must be an object with values by name, as { x, y }, got ${what}`,
+  )
+})
+
+test('a shape below 0 in a sample is refused', async () => {
+  const x = { shape: [-1, -2], data: Float32Array.of(1, 2) }
+  await expect(samplesOf(() => ({ x }))).rejects.toThrow(
+    'collate: field "x": shape must be a list of whole numbers of at least 0, got [-1,-2]',
+  )
+})
+
+test('a data set that fills one array again and again gives batches of what was in it', async () => {
+  const x = new Float32Array(2)
+  const sample = { x, y: 0, tensor: hostTensor([1, 2], x) }
+  const batch = await samplesOf(async (i) => Object.assign(sample, { y: i, x: x.fill(i) }))
+  const data = Float32Array.of(0, 0, 1, 1, 2, 2)
+  expect(batch).toEqual({
+    x: { shape: [3, 2], data },
+    y: { shape: [3], data: Int32Array.of(0, 1, 2) },
+    tensor: { shape: [3, 1, 2], data },
+  })
+})
+
+test('a loop over a loader without await says how to write it', () => {
+  const loader = new DataLoader({ length: 4, get }) as unknown as Iterable<never>
+  expect(() => [...loader]).toThrow('DataLoader: batches come one by one as promises. Write for')
+})
+
+test.each<[string, (response: never) => unknown]>([
+  ['loadModel', (response) => loadModel(new Linear(1, 1), response)],
+  ['readNpy', (response) => readNpy(response, 'file')],
+  ['readTorch', (response) => readTorch(response, 'file')],
+  ['readIdx', (response) => readIdx(response, 'file')],
+  ['readSafetensors', async (response) => readSafetensors(response, 'file')],
+  ['load', async (response) => load(response, 'file')],
+  ['readCsv', async (response) => readCsv(response, 'file')],
+])('%s of a Response says how to get its bytes', async (_, read) => {
+  await expect(read(new Response('abc') as never)).rejects.toThrow(
+    'got a Response, of which await response.arrayBuffer() gives the bytes',
+  )
+})
+
+test.each(['text', new Uint8Array(1), {}])('a folder that reads %o is refused', async (found) => {
+  const [read, nothing] = [async () => found, async () => undefined]
+  const folder = { read, write: nothing, remove: nothing }
+  const reason = 'gives must be a Blob, or undefined, got '
+  for (const use of [
+    saveCheckpoint({}, { folder } as never),
+    loadCheckpoint({}, { folder } as never),
+  ])
+    await expect(use).rejects.toThrow(`folder: what read("checkpoints.json") ${reason}`)
+  const store = { folder: async () => folder }
+  const getting = download('https://a.example/', { store } as never)
+  await expect(getting).rejects.toThrow(`folder: what read("facts.json") ${reason}`)
+  await expect(download('https://a.example/', { store: folder } as never)).rejects.toThrow(
+    'download: store must be a store such as opfsFileStore()',
   )
 })
 
