@@ -106,6 +106,10 @@ export class ModuleDict<M extends Module = Module> extends Module {
     return [...this.#modules]
   }
 
+  protected override get childCount(): number {
+    return this.size
+  }
+
   protected override keeps(child: M): () => boolean {
     const found = this.children().find(([, module]) => module === child)
     return () => this.#modules.get(found?.[0] ?? '') === child

@@ -391,13 +391,21 @@ export abstract class Module {
   watchParts(): () => boolean {
     const own = () => Object.values(this).filter((one) => one instanceof Parameter)
     const parameters = own()
+    const count = this.childCount
     // Modules with tensors are watched where the step reads these.
     const empty = this.children().filter(([, module]) => module.#walk('').next().done)
     const kept = empty.flatMap(([, module]) => [this.keeps(module), module.watchParts()])
     return () =>
       // A parameter that ranks have divided since throws when its contents are read.
       parameters.some(({ dividedBy }) => dividedBy) ||
-      (isSameList(own(), parameters) && kept.every((isSame) => isSame()))
+      (isSameList(own(), parameters) &&
+        this.childCount <= count &&
+        kept.every((isSame) => isSame()))
+  }
+
+  /** How many modules it has, without a look into other properties. */
+  protected get childCount(): number {
+    return Object.values(this).filter((one) => one instanceof Module).length
   }
 
   /** Makes the step that is traced refuse to run once this module has a parameter, where it has none. */
@@ -467,6 +475,18 @@ export abstract class Module {
   }
 }
 
+// TypeScript refuses a subclass without one; JavaScript does not.
+Object.defineProperty(Module.prototype, 'forward', {
+  configurable: true,
+  writable: true,
+  value(this: Module): never {
+    throw new TabringError(
+      'graph.misuse',
+      `${this.constructor.name}: has no forward. Write forward(x) { return … } in the class.`,
+    )
+  },
+})
+
 type Walked = [
   key: string,
   tensor: Parameter | ModuleBuffer,
@@ -530,10 +550,13 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
     return this.#modules.map((module, i) => [String(i), module])
   }
 
+  protected override get childCount(): number {
+    return this.length
+  }
+
   protected override keeps(child: M): () => boolean {
-    const { length } = this
     const at = this.#modules.indexOf(child)
-    return () => this.#modules[at] === child && this.length === length
+    return () => this.#modules[at] === child
   }
 
   #checked(module: M): M {

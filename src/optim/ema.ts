@@ -107,10 +107,11 @@ export class ExponentialMovingAverage {
       .map(({ bucket }) => bucket)
       .filter(({ parameters }) => parameters.some(isWanted))
     if (buckets.length === 0) {
-      throw new TabringError(
-        'graph.misuse',
-        'ema.update: no parameter has been updated in this function. Call optimizer.step() before it, in the same function.',
-      )
+      const [other] = trace.updates.flatMap(({ bucket }) => bucket.parameters)
+      const problem = other
+        ? `none of the parameters that it averages is updated in this function, but others, as ${other.title}. Create it with the parameters that the optimizer has.`
+        : 'no parameter has been updated in this function. Call optimizer.step() before it, in the same function.'
+      throw new TabringError('graph.misuse', `ema.update: ${problem}`)
     }
     const other = buckets
       .flatMap(({ parameters }) => parameters)

@@ -134,14 +134,18 @@ export class GradScaler {
   /** Divides the optimizer's gradients by the scale, for clipping; `step` does it if this was not called. */
   unscale<S extends CommonSettings>(optimizer: Optimizer<S>): void {
     requireOptimizer('scaler.unscale', optimizer)
-    const trace = activeTrace('scaler.unscale')
+    this.#unscale(optimizer, 'scaler.unscale')
+  }
+
+  #unscale<S extends CommonSettings>(optimizer: Optimizer<S>, where: string): void {
+    const trace = activeTrace(where)
     const key = optimizer as unknown as Optimizer
     if (!this.#options.enabled || trace.accumulation?.part === 'add') return
     const { done, isScaled } = this.#useIn(trace)
     if (!isScaled) {
       throw new TabringError(
         'graph.misuse',
-        'scaler.unscale: no loss is scaled in this function, so updates would be as many times too small. Write scaler.scale(loss).backward().',
+        `${where}: no loss is scaled in this function, so updates would be as many times too small. Write scaler.scale(loss).backward().`,
       )
     }
     if (done.has(key)) {
@@ -150,11 +154,11 @@ export class GradScaler {
         'scaler.unscale: called twice for one optimizer in one step. Remove the second call.',
       )
     }
-    const buckets = optimizer.bucketsOfStep(trace, 'scaler.unscale')
+    const buckets = optimizer.bucketsOfStep(trace, where)
     if (buckets.some((bucket) => trace.controls.has(bucket))) {
       throw new TabringError(
         'graph.misuse',
-        'scaler.unscale: the gradients are already clipped. Call unscale before clipping.',
+        `${where}: the gradients are already clipped. Call scaler.unscale before clipping.`,
       )
     }
     const stats = statsOf(buckets, 'l2', trace)
@@ -177,7 +181,7 @@ export class GradScaler {
           'scaler.step: called twice for one optimizer in one step. Remove the second call.',
         )
       }
-      if (!done.has(key)) this.unscale(optimizer)
+      if (!done.has(key)) this.#unscale(optimizer, 'scaler.step')
       stepped.add(key)
     }
     optimizer.step()

@@ -80,7 +80,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       params: readonly Parameter[]
     })[]
     this.paramGroups = groups.map((group) => this.#makeGroup(group))
-    const all = this.paramGroups.flatMap((group) => group.params)
+    const all = this.#parameters
     const refused = (problem: string) =>
       new TabringError('graph.misuse', `${this.constructor.name}: ${problem}`)
     if (all.length === 0) throw refused('params has no parameters. Pass model.parameters().')
@@ -97,7 +97,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   /** Adds a group. Programs compiled later update it too, earlier ones refuse to run. errors: `graph.misuse` for a parameter that already is in a group. */
   addParamGroup(group: Partial<Settings> & { readonly params: readonly Parameter[] }): void {
     const made = this.#makeGroup(group)
-    const known = this.paramGroups.flatMap(({ params }) => params)
+    const known = this.#parameters
     const twice = group.params.find((parameter) => known.includes(parameter))
     if (twice) {
       throw new TabringError(
@@ -162,7 +162,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       const settings = Object.keys(this.defaults)
       trace.consistency.add(consistentGroup(name, group, settings, cohorts, this.savesStep))
     }
-    if (updated.length === 0) throw noGradient('optimizer.step')
+    if (updated.length === 0) throw noGradient('optimizer.step', this.#parameters, trace)
     warnOfUnlisted(trace)
     if (!isUpdate) return
     trace.beforeStep.push(() => {
@@ -177,7 +177,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
    * Parameters that no rank uses keep their value. errors: `Unsettled` until the ranks have agreed.
    */
   fillUnused(trace: Trace): void {
-    const all = this.paramGroups.flatMap(({ params }) => params)
+    const all = this.#parameters
     const exchange = all[0]?.exchange
     if (!exchange?.settings.findsUnused || exchange.size === 1) return
     const isUsed = (parameter: Parameter) => trace.gradients.has(parameter)
@@ -205,9 +205,13 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     return this.cohorts.flatMap(({ buckets }) => buckets).sort((a, b) => a.index - b.index)
   }
 
+  get #parameters(): Parameter[] {
+    return this.paramGroups.flatMap(({ params }) => params)
+  }
+
   /** Who trains its parameters exactly. errors: `graph.misuse` where that is so for some of them alone. */
   get #exact(): ExactTraining | undefined {
-    const all = this.paramGroups.flatMap(({ params }) => params)
+    const all = this.#parameters
     const [exact, ...others] = new Set(all.map((parameter) => exactTrainings.get(parameter)))
     if (others.length === 0) return exact
     throw new TabringError(
@@ -236,7 +240,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     if (exact) throw exact.refusal(what)
     const cohorts = this.paramGroups.flatMap((group) => this.#cohortsOf(group, trace))
     const buckets = cohorts.flatMap((cohort) => cohort.buckets)
-    if (buckets.length === 0) throw noGradient(what)
+    if (buckets.length === 0) throw noGradient(what, this.#parameters, trace)
     if (trace.updates.some(({ bucket }) => buckets.includes(bucket))) {
       throw new TabringError(
         'graph.misuse',
@@ -260,7 +264,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       const settings = groupToDict({ ...group } as unknown as Record<string, unknown>, [])
       return { ...own, param_groups: [{ ...settings, ...own.param_groups[0] }] }
     }
-    const all = this.paramGroups.flatMap(({ params }) => params)
+    const all = this.#parameters
     const state: Record<number, StateEntry> = {}
     const current = await this.#readState()
     for (const [index, parameter] of all.entries()) {
@@ -387,7 +391,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
 
   /** errors: `graph.misuse` for a parameter that was divided over ranks since it was listed: its part would never be updated. */
   #refuseDivided(): void {
-    const all = this.paramGroups.flatMap(({ params }) => params)
+    const all = this.#parameters
     const divided = all.find(({ dividedBy }) => dividedBy)
     if (!divided) return
     throw new TabringError(

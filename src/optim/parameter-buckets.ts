@@ -29,7 +29,7 @@ export function bucketsBehind(
     owner?.fillUnused(trace)
   }
   const wanted = new Set(parameters.filter((parameter) => trace.gradients.has(parameter)))
-  if (wanted.size === 0) throw noGradient(what)
+  if (wanted.size === 0) throw noGradient(what, parameters, trace)
   const optimizers = new Set<BucketOwner>()
   for (const parameter of wanted) {
     const owner = owners.get(parameter)
@@ -56,8 +56,17 @@ export function bucketsBehind(
   return buckets
 }
 
-export const noGradient = (what: string) =>
-  new TabringError(
-    'graph.misuse',
-    `${what}: no parameter has a gradient. Call loss.backward() first, in the same function.`,
-  )
+/** The error for parameters without a gradient: none has one yet, or no longer, or others have. */
+export function noGradient(
+  what: string,
+  parameters: readonly Parameter[],
+  { reached }: Trace,
+): TabringError {
+  const [first] = reached
+  const problem = !first
+    ? 'no parameter has a gradient. Call loss.backward() first, in the same function.'
+    : parameters.some((parameter) => reached.has(parameter))
+      ? 'no parameter has a gradient any more. Call zeroGrad() before loss.backward(), not after it.'
+      : `the loss depends on none of these ${parameters.length} parameters, but on others, as ${first.title}. Pass the parameters of the model that computes the loss.`
+  return new TabringError('graph.misuse', `${what}: ${problem}`)
+}

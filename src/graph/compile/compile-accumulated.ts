@@ -47,13 +47,13 @@ export async function compileAccumulated(
 ): Promise<AccumulatedProgram> {
   checkRecord('compileAccumulated', 'options', options)
   const { steps, weight = 1 / (steps ?? 1), ...others } = options
-  checkNumber('compileAccumulated', 'weight', weight, Number.isFinite, 'a number')
   if (steps !== undefined && (!Number.isInteger(steps) || steps < 1)) {
     throw new TabringError(
       'config.invalid',
       `compileAccumulated: steps must be a whole number of at least 1, got ${quoted(steps)}. Use 1 to update in every run.`,
     )
   }
+  checkNumber('compileAccumulated', 'weight', weight, Number.isFinite, 'a number')
   const tally = newTally()
   const part = (name: 'add' | 'take') =>
     compile(fn, inputs, { ...others, accumulation: { part: name, weight, tally } })

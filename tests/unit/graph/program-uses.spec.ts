@@ -1,10 +1,15 @@
 import { describe, expect, test, vi } from 'vitest'
 import {
+  clipGradNorm,
   compile,
   compileAccumulated,
+  ExponentialMovingAverage,
+  GradScaler,
   Linear,
+  Module,
   mseLoss,
   type ScalarSlot,
+  Sequential,
   SGD,
   setSwitches,
   stepScalar,
@@ -20,6 +25,14 @@ const refused = (text: RegExp) =>
   expect.objectContaining({ code: 'graph.misuse', message: expect.stringMatching(text) })
 
 const compiled = () => compile(({ x }) => ({ y: x.exp() }), types, { device: 'reference' })
+
+const partsOf = () => {
+  const model = new Sequential(new Linear(2, 1))
+  const optimizer = new SGD(model.parameters())
+  const [ema, scaler] = [new ExponentialMovingAverage(model), new GradScaler()]
+  return { model, optimizer, ema, scaler }
+}
+type Parts = ReturnType<typeof partsOf>
 
 const training = async () => {
   const model = new Linear(2, 1)
@@ -72,6 +85,81 @@ test('a shadow refuses scalars that are no object', async () => {
   const program = await compiled()
   for (const scalars of [2, null, 'a', [1], () => 1] as never[])
     await expect(program.shadow(scalars)).rejects.toThrow(/scalars must be an object/)
+})
+
+test.each<[string, (own: Parts, other: Parts, loss: Tensor) => void, RegExp]>([
+  [
+    'no backward',
+    ({ optimizer }) => optimizer.step(),
+    /^optimizer.step: no parameter has a gradient. Call loss.backward\(\) first/,
+  ],
+  [
+    'gradients that zeroGrad discards',
+    ({ optimizer }, _, loss) => {
+      loss.backward()
+      optimizer.zeroGrad()
+      optimizer.step()
+    },
+    /^optimizer.step: .* any more. Call zeroGrad\(\) before loss.backward\(\)/,
+  ],
+  [
+    "another model's optimizer",
+    (_, { optimizer }, loss) => {
+      loss.backward()
+      optimizer.step()
+    },
+    /^optimizer.step: the loss depends on none of these 2 parameters, but on others, as "0.bias"/,
+  ],
+  [
+    "another model's optimizer of a scaler",
+    (_, { optimizer, scaler }, loss) => {
+      scaler.scale(loss).backward()
+      scaler.step(optimizer)
+    },
+    /^scaler.step: the loss depends on none of these 2 parameters/,
+  ],
+  [
+    "another model's parameters clipped",
+    (_, { model }, loss) => {
+      loss.backward()
+      clipGradNorm(model.parameters(), 1)
+    },
+    /^clipGradNorm: the loss depends on none of these 2 parameters/,
+  ],
+  [
+    "another model's average",
+    ({ optimizer }, { ema }, loss) => {
+      loss.backward()
+      optimizer.step()
+      ema.update()
+    },
+    /^ema.update: none of the parameters that it averages is updated .* others, as "0.bias"/,
+  ],
+])('a step with %s is refused by what is wrong', async (_, step, text) => {
+  const [own, other] = [partsOf(), partsOf()]
+  const traced = ({ x }: { x: Tensor }) => {
+    const loss = own.model.forward(x).sum()
+    step(own, other, loss)
+    return { loss }
+  }
+  await expect(compile(traced, types, { device: 'reference' })).rejects.toEqual(refused(text))
+})
+
+test.each([0, Number.NaN, 1.5])('compileAccumulated names steps of %s', async (steps) => {
+  const compiling = compileAccumulated(() => ({}), {}, { steps, device: 'reference' })
+  await expect(compiling).rejects.toThrow(
+    `compileAccumulated: steps must be a whole number of at least 1, got ${steps}.`,
+  )
+})
+
+test('a module without forward is refused by its name, alone and among others', async () => {
+  class Silent extends (Module as unknown as new () => Linear) {}
+  for (const model of [new Silent(), new Sequential(new Linear(2, 2), new Silent())]) {
+    const use = ({ x }: { x: Tensor }) => ({ y: model.forward(x) })
+    await expect(compile(use, types, { device: 'reference' })).rejects.toEqual(
+      refused(/^Silent: has no forward. Write forward/),
+    )
+  }
 })
 
 test('a layer whose weight was replaced by an array names it', async () => {

@@ -59,7 +59,6 @@ test.each<[what: string, named: string, change: (model: Net) => unknown]>([
   ['a module', 'fc.weight', (model) => set(model, { fc: linear() })],
   ['a module around others', 'body.0.weight', (model) => set(model, { body: new Sequential() })],
   ['a module of a sequence', 'body.0.weight', ({ body }) => body.set(0, linear())],
-  ['one more in a sequence', 'body.0.weight', ({ body }) => body.append(linear())],
   ['a module of a list', 'list.0.weight', ({ list }) => list.insert(0, linear())],
   ['a module of a dict', 'heads.a.weight', ({ heads }) => heads.set('a', linear())],
   [
@@ -105,6 +104,26 @@ test.each<[what: string, error: string, change: (model: Net) => unknown]>([
     'another of a sequence',
     'parameters or layers of a Sequential than it has now.',
     ({ body }) => body.set(1, new GELU()),
+  ],
+  [
+    'one more in a sequence',
+    'parameters or layers of a Sequential than it has now.',
+    ({ body }) => body.append(linear()),
+  ],
+  [
+    'one more in a list',
+    'parameters or layers of a ModuleList than it has now.',
+    ({ list }) => list.append(linear()),
+  ],
+  [
+    'one more in a dict',
+    'parameters or layers of a ModuleDict than it has now.',
+    ({ heads }) => heads.set('b', linear()),
+  ],
+  [
+    'one more in a property',
+    'parameters or layers of a Linear than it has now.',
+    ({ fc }) => set(fc, { after: linear() }),
   ],
   [
     'one more in a sequence without parameters',

@@ -53,7 +53,7 @@ const wrong: [what: string, step: (parts: Parts) => void, text: RegExp][] = [
       scaler.step(optimizer)
       scaler.update()
     },
-    /^scaler.unscale: no loss is scaled/,
+    /^scaler.step: no loss is scaled/,
   ],
 ]
 
