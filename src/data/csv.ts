@@ -68,6 +68,7 @@ export class CsvTable {
     numbers: CsvNumbers = {},
   ) {
     checkOptions('CsvTable', numbers, { decimal: true, thousands: true, missing: true })
+    checkNumbers('CsvTable', numbers)
     checkText('CsvTable', 'name', name)
     checkList('CsvTable', 'columns', columns, isText, 'texts')
     const areRows = Array.isArray(records) && (records.length === 0 || Array.isArray(records[0]))
@@ -142,7 +143,11 @@ export class CsvTable {
    * errors: as `numbers` and `classes`; `data.malformed` for a table without records; `config.invalid` for an unknown option, or a label together with a target.
    */
   dataset(which: CsvColumns = {}): TensorDataset {
-    checkOptions(`dataset of ${this.#file}`, which, { features: true, label: true, target: true })
+    checkOptions(`dataset of ${this.#file}`, which, {
+      features: 'list',
+      label: 'text',
+      target: 'text',
+    })
     const { features, label, target } = which
     if (label !== undefined && target !== undefined)
       throw new DataError(
@@ -304,18 +309,22 @@ export async function readCsv(
 
 function checkCsvOptions(options: CsvOptions): void {
   checkOptions('readCsv', options, {
-    delimiter: true,
-    header: true,
+    delimiter: 'text',
+    header: 'flag',
     decimal: true,
     thousands: true,
     missing: true,
   })
+  checkNumbers('readCsv', options)
+}
+
+function checkNumbers(where: string, options: CsvNumbers): void {
   const { decimal: mark = '.', thousands, missing } = options
   const isMark = (one: unknown) => isText(one) && /^[^\d+\-\r\n]$/.test(one)
-  checkArgument('readCsv', 'decimal', mark, mark === '.' || mark === ',', '"." or ","')
+  checkArgument(where, 'decimal', mark, mark === '.' || mark === ',', '"." or ","')
   if (thousands !== undefined)
     checkArgument(
-      'readCsv',
+      where,
       'thousands',
       thousands,
       isMark(thousands) && thousands !== mark,
@@ -323,7 +332,7 @@ function checkCsvOptions(options: CsvOptions): void {
     )
   if (missing !== undefined)
     checkArgument(
-      'readCsv',
+      where,
       'missing',
       missing,
       typeof missing === 'number' || missing === 'skip' || missing === 'keep',

@@ -34,12 +34,12 @@ export interface DownloadOptions {
 }
 
 const downloadOptions: OptionNames<DownloadOptions> = {
-  sha256: true,
-  onProgress: true,
+  sha256: 'text',
+  onProgress: 'function',
   store: true,
   retries: true,
   retryDelayMs: true,
-  signal: true,
+  signal: 'object',
 }
 
 /** What is known of a file whose parts lie in the store. */

@@ -90,7 +90,7 @@ export class TokenDataset implements Dataset<{ x: HostTensor; y: HostTensor }> {
 
   constructor(tokens: Int32Array<ArrayBuffer>, options: { blockSize: number; stride?: number }) {
     checkArgument('TokenDataset', 'tokens', tokens, isTokens(tokens), 'an Int32Array')
-    checkOptions('TokenDataset', options, { blockSize: true, stride: true })
+    checkOptions('TokenDataset', options, { blockSize: 'number', stride: 'number' })
     const { blockSize, stride = blockSize } = options
     if (!Number.isInteger(blockSize) || blockSize < 1 || !Number.isInteger(stride) || stride < 1)
       throw new DataError(

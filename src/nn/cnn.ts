@@ -18,7 +18,7 @@ export interface CnnOptions {
 
 /** Returns a convolutional network: 3x3 convolutions, each with ReLU and 2x2 pooling, then a linear layer. */
 export function cnn(options: CnnOptions = {}): Sequential {
-  const known = { sampleShape: true, channels: true, classes: true, batchNorm: true } as const
+  const known = { sampleShape: 'list', channels: 'list', classes: true, batchNorm: 'flag' } as const
   const checked = checkOptions('cnn', options, known)
   const {
     sampleShape = [1, 28, 28],

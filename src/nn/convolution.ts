@@ -9,8 +9,7 @@ import { type PadMode, pad } from '../graph/functions/pad.ts'
 import { type Pair, pair } from '../graph/functions/pair.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
-import { clipped } from '../util/clipped.ts'
-import { ShapeError, TabringError } from '../util/errors.ts'
+import { ShapeError } from '../util/errors.ts'
 import { checkChoice, checkFlag, checkOptions, type OptionNames } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
 import { checkGroups, checkKernel, checkWindow } from './check-sizes.ts'
@@ -79,12 +78,7 @@ function checkConv(where: string, options: Conv1dOptions | Conv2dOptions, isPair
 /** errors: `config.invalid` for a mode that is not known. */
 function checkMode(where: string, mode: string | undefined): void {
   const known = ['zeros', 'reflect', 'replicate', 'circular']
-  if (mode !== undefined && !known.includes(mode)) {
-    throw new TabringError(
-      'config.invalid',
-      `${where}: paddingMode must be one of ${known.join(', ')}, got "${clipped(mode)}". Correct its name.`,
-    )
-  }
+  checkChoice(where, 'paddingMode', mode, known)
 }
 
 const defaults = { stride: 1, padding: 0, dilation: 1, groups: 1 }

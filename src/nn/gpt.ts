@@ -7,7 +7,7 @@ import { layerOfCall, nextRandomLayer } from '../graph/trace/random.ts'
 import { mustBeTensor, product, type Tensor } from '../graph/trace/tensor.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { checkNumber, checkOptions, checkRecord, isCount, isShare } from '../util/options.ts'
-import { formatShape } from '../util/shape.ts'
+import { formatShape, maxElements } from '../util/shape.ts'
 import { ModuleList } from './containers.ts'
 import { Dropout } from './dropout.ts'
 import { Embedding } from './embedding.ts'
@@ -36,6 +36,8 @@ export interface GptConfig {
   checkpoint?: boolean
 }
 
+const isSize = (value: number) => isCount(value) && value <= maxElements
+
 /** errors: `config.invalid`. */
 function checkConfig(config: GptConfig): void {
   const sizes = {
@@ -45,11 +47,12 @@ function checkConfig(config: GptConfig): void {
     heads: true,
     width: true,
   } as const
-  const known = { ...sizes, dropout: true, layerNormEps: true, checkpoint: true } as const
+  const known = { ...sizes, dropout: true, layerNormEps: true, checkpoint: 'flag' } as const
   checkOptions('gpt', config, known, 'config')
   const given: Partial<GptConfig> = config
   for (const name of Object.keys(sizes) as (keyof typeof sizes)[]) {
-    checkNumber('gpt', name, given[name], isCount, 'a whole number above 0', true)
+    const range = `a whole number from 1 to ${maxElements}`
+    checkNumber('gpt', name, given[name], isSize, range, true)
   }
   checkNumber('gpt', 'dropout', config.dropout, isShare, 'within 0..1')
   const isPositive = (value: number) => Number.isFinite(value) && value > 0

@@ -250,7 +250,7 @@ export abstract class Module {
    * one by one, or all at once with `nonBlocking`. errors: `gpu.unavailable` for a WebGPU device that this tab does not have.
    */
   async to(device: DeviceSpec, options: { nonBlocking?: boolean } = {}): Promise<this> {
-    const { nonBlocking = false } = checkOptions('to', options, { nonBlocking: true })
+    const { nonBlocking = false } = checkOptions('to', options, { nonBlocking: 'flag' })
     const target = placedDevice(device)
     const moves: Promise<unknown>[] = []
     for (const [, tensor] of this.#named()) {
@@ -372,8 +372,7 @@ export abstract class Module {
     buffer: ModuleBuffer,
     options: { persistent?: boolean } = {},
   ): ModuleBuffer {
-    const { persistent = true } = checkOptions('registerBuffer', options, { persistent: true })
-    checkFlag('registerBuffer', 'persistent', persistent)
+    const { persistent = true } = checkOptions('registerBuffer', options, { persistent: 'flag' })
     checkName('registerBuffer', name)
     const isBuffer = buffer instanceof ModuleBuffer
     checkArgument('registerBuffer', 'buffer', buffer, isBuffer, 'a ModuleBuffer')

@@ -34,7 +34,7 @@ export function packPaddedSequence(
   lengths: Lengths,
   options: { batchFirst?: boolean } = {},
 ): PackedSequence {
-  const known = { batchFirst: true } as const
+  const known = { batchFirst: 'flag' } as const
   const { batchFirst = false } = checkOptions('packPaddedSequence', options, known)
   mustBeTensor('packPaddedSequence', { x })
   checkLengths('packPaddedSequence', lengths)
@@ -106,7 +106,7 @@ export function padPackedSequence(
   const { data, lengths, batchFirst: isBatchFirst } = sequence
   mustBeTensor('padPackedSequence', { 'sequence.data': data })
   checkLengths('padPackedSequence', lengths)
-  const known = { batchFirst: true, paddingValue: true, totalLength: true } as const
+  const known = { batchFirst: 'flag', paddingValue: true, totalLength: true } as const
   const checked = checkOptions('padPackedSequence', options, known)
   const { batchFirst = false, paddingValue = 0, totalLength } = checked
   const timeAxis = isBatchFirst ? 1 : 0

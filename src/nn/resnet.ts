@@ -114,7 +114,7 @@ export class ResNet extends Module {
     options: ResNetOptions,
   ) {
     super()
-    const known = { numClasses: true, smallInputs: true, width: true } as const
+    const known = { numClasses: true, smallInputs: 'flag', width: true } as const
     checkOptions('ResNet', options, known)
     checkArgument('ResNet', 'block', block, isCount(block?.expansion), 'a class of blocks')
     checkList('ResNet', 'depths', depths, isCount, 'whole numbers above 0')

@@ -45,7 +45,7 @@ function randomDirection(count: number, eps: number): ModuleBuffer {
  * source: Miyato et al., arXiv 1802.05957.
  */
 export function spectralNorm<M extends Module>(module: M, options: SpectralNormOptions = {}): M {
-  const known = { name: true, nPowerIterations: true, eps: true, dim: true } as const
+  const known = { name: 'text', nPowerIterations: 'number', eps: true, dim: true } as const
   checkOptions('spectralNorm', options, known)
   checkEps('spectralNorm', options.eps)
   const { name = 'weight', nPowerIterations = 1, eps = 1e-12 } = options

@@ -76,7 +76,7 @@ export function clipGradNorm(
   maxNorm: Limit,
   options: ClipGradNormOptions = {},
 ): Tensor {
-  const known = { normType: true, errorIfNonfinite: true } as const
+  const known = { normType: 'number', errorIfNonfinite: true } as const
   const { normType = 2, errorIfNonfinite = false } = checkOptions('clipGradNorm', options, known)
   const trace = activeTrace('clipGradNorm')
   checkFlag('clipGradNorm', 'errorIfNonfinite', errorIfNonfinite)

@@ -71,7 +71,7 @@ export class ExponentialMovingAverage {
   #loadedBuffers = new Map<number, Floats>()
 
   constructor(averaged: readonly Parameter[] | Averaged, options: EmaOptions = {}) {
-    const known = { decay: true, useBuffers: true } as const
+    const known = { decay: true, useBuffers: 'flag' } as const
     const where = 'ExponentialMovingAverage'
     const { decay = 0.999, useBuffers = false } = checkOptions(where, options, known)
     checkDecay(decay)

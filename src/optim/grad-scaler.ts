@@ -8,7 +8,7 @@ import { formatDevice, type PlacedDevice } from '../util/device.ts'
 import { TabringError } from '../util/errors.ts'
 import { isWhole } from '../util/is-whole.ts'
 import { isRecord, quoted } from '../util/kind-of.ts'
-import { checkArgument, checkFlag, checkOptions, isCount } from '../util/options.ts'
+import { checkArgument, checkOptions, isCount } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
 import { statsOf } from './clip.ts'
 import type { Optimizer } from './optimizer.ts'
@@ -105,15 +105,14 @@ export class GradScaler {
 
   constructor(options: GradScalerOptions = {}) {
     checkOptions('GradScaler', options, {
-      enabled: true,
-      initScale: true,
-      growthFactor: true,
-      backoffFactor: true,
+      enabled: 'flag',
+      initScale: 'number',
+      growthFactor: 'number',
+      backoffFactor: 'number',
       growthInterval: true,
     })
     const { enabled = true, initScale = 65_536, growthInterval = 2000 } = options
     const { growthFactor = 2, backoffFactor = 0.5 } = options
-    checkFlag('GradScaler', 'enabled', enabled)
     this.#options = { enabled, initScale, growthFactor, backoffFactor, growthInterval }
     checkScaling(this.#options)
     this.#kept = Float32Array.of(initScale, 0)

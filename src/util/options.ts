@@ -1,12 +1,27 @@
 import { clipped } from './clipped.ts'
 import { ArgumentTypeError, TabringError } from './errors.ts'
-import { isPlain, quoted } from './kind-of.ts'
+import { isPlain, isRecord, isText, quoted } from './kind-of.ts'
 
 /** The longest list of options of the library has 320. units: characters. */
 const maxNames = 400
 
-/** Every option of `T` by name, so that none is forgotten. */
-export type OptionNames<T> = Readonly<Record<keyof T, true>>
+/** What an option may be that `checkOptions` checks, with how to say it. */
+const kinds = {
+  flag: [(value: unknown) => typeof value === 'boolean', 'true or false'],
+  function: [(value: unknown) => typeof value === 'function', 'a function'],
+  group: [
+    (value: unknown) => isRecord(value) && typeof value['takeSequence'] === 'function',
+    'a group of ranks, as newGroup() gives it',
+  ],
+  list: [Array.isArray, 'a list'],
+  number: [(value: unknown) => typeof value === 'number', 'a number'],
+  size: [(value: unknown) => isCount(value as number), 'a whole number above 0'],
+  object: [isRecord, 'an object'],
+  text: [isText, 'a text'],
+} as const satisfies Record<string, readonly [(value: unknown) => boolean, string]>
+
+/** Every option of `T` by name, so that none is forgotten, and what it may be; true where the function itself checks that. */
+export type OptionNames<T> = Readonly<Record<keyof T, true | keyof typeof kinds>>
 
 /**
  * The options, if they are an object without other names than `known`: JavaScript does not know the types, and a misspelt option would
@@ -33,6 +48,12 @@ export function checkOptions<T extends object>(
       'config.invalid',
       `${where}: expected ${name} among ${names}, got ${quoted(unknown)}. ${meant ? `Write ${meant}` : 'Correct its name'}, or remove it.`,
     )
+  }
+  for (const [name, kind] of Object.entries<true | keyof typeof kinds>(known)) {
+    const value: unknown = Reflect.get(options, name)
+    if (kind === true || value === undefined) continue
+    const [isOne, expected] = kinds[kind]
+    checkArgument(where, name, value, isOne(value), expected)
   }
   return options
 }

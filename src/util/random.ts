@@ -1,4 +1,5 @@
 import { TabringError } from './errors.ts'
+import { quoted } from './kind-of.ts'
 
 /**
  * Seeded randomness from a counter: the n-th number of a stream is a pure function of (seed, purpose, stream, n).
@@ -82,7 +83,7 @@ function requireWord(where: string, value: number): void {
   if (!Number.isInteger(value) || value < 0 || value > 0xffffffff)
     throw new TabringError(
       'config.invalid',
-      `random: ${where} must be an integer from 0 to 4294967295, got ${value}. Choose one in that range.`,
+      `random: ${where} must be an integer from 0 to 4294967295, got ${quoted(value)}. Choose one in that range.`,
     )
 }
 
@@ -91,7 +92,7 @@ export function keyOfSeed(seed: number): [low: number, high: number] {
   if (!Number.isSafeInteger(seed) || seed < 0)
     throw new TabringError(
       'config.invalid',
-      `random: seed must be an integer from 0 to 2^53-1, got ${seed}. Choose one in that range.`,
+      `random: seed must be an integer from 0 to 2^53-1, got ${quoted(seed)}. Choose one in that range.`,
     )
   return [seed >>> 0, Math.floor(seed / 0x100000000)]
 }

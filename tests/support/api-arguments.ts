@@ -578,8 +578,16 @@ export function otherArguments(name: string): unknown[] {
   return own ? ofOthers[own]() : []
 }
 
+/** Exports that work without their arguments. */
+const withoutArguments = `bytePairTokenizer opfsFileStore randomHorizontalFlip launcherFolder Int8State
+  PowerSgdState isBackendAvailable getProcessGroup HashStore GELU LeakyReLU Sigmoid SiLU Softplus Tanh
+  ModuleDict ModuleList Dropout ReLU BCELoss BCEWithLogitsLoss CrossEntropyLoss HuberLoss KLDivLoss L1Loss
+  MSELoss NLLLoss SmoothL1Loss cnn mlp Module Sequential amp.GradScaler GradScaler ColwiseParallel
+  RowwiseParallel exportTrace`
+
 /** Those of which arguments are known. */
 export const namesWithArguments: readonly string[] = [
+  ...namesIn(withoutArguments),
   ...one,
   ...two,
   ...Object.keys(ofTensors),

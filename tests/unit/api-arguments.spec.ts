@@ -68,6 +68,16 @@ test('the tables of exports name only exports', () => {
   ).toEqual([])
 })
 
+test('every export that takes arguments is in a table of them', () => {
+  const known = new Set([...namesWithArguments, ...Object.keys(withoutRight)])
+  const others = called.filter(
+    ([name, value]) =>
+      parameterName(value, 0) !== undefined &&
+      ![name, name.replace(/^distributed\./, '')].some((one) => known.has(one)),
+  )
+  expect(others.map(([name]) => name)).toEqual([])
+})
+
 test('the table of unnamed arguments names only arguments', () => {
   const known = called.flatMap(([name, value]) =>
     [0, 1, 2].map((at) => `${name} ${parameterName(value, at)}`),

@@ -131,6 +131,10 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
       const isFunction = given === undefined || typeof given === 'function'
       checkArgument('DataLoader', name, given, isFunction, 'a function')
     }
+    for (const name of ['worker', 'prefetchFactor'] as const) {
+      const isUsed = numWorkers > 0 || options[name] === undefined
+      checkArgument('DataLoader', name, options[name], isUsed, 'left out without numWorkers')
+    }
     requirePinner(options.pinMemory)
     requireSwitch('shuffle', options.shuffle)
     requireSwitch('dropLast', options.dropLast)

@@ -77,7 +77,7 @@ export async function saveCheckpoint(
 ): Promise<string> {
   const names = { folder: true, processGroup: true, isBest: true, keepLast: true } as const
   const { isBest = false, keepLast = 2, ...placed } = checkOptions('saveCheckpoint', options, names)
-  if (placed.processGroup) memberGroup('saveCheckpoint', placed.processGroup)
+  if (placed.processGroup !== undefined) memberGroup('saveCheckpoint', placed.processGroup)
   checkNumber('saveCheckpoint', 'keepLast', keepLast, isCount, 'a whole number above 0')
   checkFlag('saveCheckpoint', 'isBest', isBest)
   checkRecord('saveCheckpoint', 'state', state)
@@ -125,11 +125,11 @@ export async function loadCheckpoint<Values extends SavedState = SavedState>(
   } = checkOptions('loadCheckpoint', options, {
     folder: true,
     processGroup: true,
-    which: true,
-    strict: true,
-    onDifferences: true,
+    which: 'text',
+    strict: 'flag',
+    onDifferences: 'function',
   })
-  if (placed.processGroup) memberGroup('loadCheckpoint', placed.processGroup)
+  if (placed.processGroup !== undefined) memberGroup('loadCheckpoint', placed.processGroup)
   await whenReady(parts)
   const group = groupOf(placed, parts)
   const file = await readTogether(group, async () =>

@@ -36,7 +36,7 @@ export function writeStateDict(
   state: StateDict,
   options: SaveModelOptions = {},
 ): Uint8Array<ArrayBuffer> {
-  const known = { format: true, metadata: true } as const
+  const known = { format: true, metadata: 'object' } as const
   const { format = 'safetensors', metadata } = checkOptions('saveModel', options, known)
   checkChoice('saveModel', 'format', format, formats)
   const contents = new Map<StateDict[string]['data'], SafeTensor>()

@@ -12,7 +12,6 @@ import { isRecord, kindOf } from '../../util/kind-of.ts'
 import {
   checkArgument,
   checkChoice,
-  checkFlag,
   checkNumber,
   checkOptions,
   isCount,
@@ -446,31 +445,26 @@ function checkDdpOptions(options: DistributedDataParallelOptions): void {
     outputDevice: true,
     bucketCapMb: true,
     firstBucketMb: true,
-    gradientAsBucketView: true,
-    broadcastBuffers: true,
-    findUnusedParameters: true,
-    overlap: true,
-    averageOutputs: true,
-    staticGraph: true,
+    gradientAsBucketView: 'flag',
+    broadcastBuffers: 'flag',
+    findUnusedParameters: 'flag',
+    overlap: 'flag',
+    averageOutputs: 'flag',
+    staticGraph: 'flag',
     aggregation: true,
     trust: true,
-    onLeftOut: true,
+    onLeftOut: 'function',
     exact: true,
   })
   const isSize = (mb: number) => mb > 0
   checkNumber(name, 'bucketCapMb', options.bucketCapMb, isSize, 'above 0')
   checkNumber(name, 'firstBucketMb', options.firstBucketMb, isSize, 'above 0')
-  checkFlag(name, 'gradientAsBucketView', options.gradientAsBucketView)
-  checkFlag(name, 'broadcastBuffers', options.broadcastBuffers)
-  checkFlag(name, 'findUnusedParameters', options.findUnusedParameters)
-  checkFlag(name, 'overlap', options.overlap)
-  checkFlag(name, 'averageOutputs', options.averageOutputs)
-  checkFlag(name, 'staticGraph', options.staticGraph)
   checkChoice(name, 'aggregation', options.aggregation, aggregations)
   checkChoice(name, 'trust', options.trust, trusts)
-  const { exact, onLeftOut } = options
-  const isCallback = onLeftOut === undefined || typeof onLeftOut === 'function'
-  checkArgument(name, 'onLeftOut', onLeftOut, isCallback, 'a function')
+  const { exact, onLeftOut, aggregation = 'mean', trust = 'members' } = options
+  const mayLeaveOut = aggregation !== 'mean' || trust !== 'members'
+  const needed = 'left out without aggregation or trust, which would call it'
+  checkArgument(name, 'onLeftOut', onLeftOut, onLeftOut === undefined || mayLeaveOut, needed)
   const isExact = exact === undefined || typeof exact === 'boolean' || isRecord(exact)
   checkArgument(name, 'exact', exact, isExact, 'true, false or { virtualWorkers, clipNorm }')
 }
@@ -490,11 +484,8 @@ const checkBody = (where: string, fn: unknown): void =>
 
 function checkJoinOptions(options: JoinOptions): void {
   checkOptions('join', options, {
-    divideByInitialWorldSize: true,
-    throwOnEarlyTermination: true,
-    enable: true,
+    divideByInitialWorldSize: 'flag',
+    throwOnEarlyTermination: 'flag',
+    enable: 'flag',
   })
-  checkFlag('join', 'divideByInitialWorldSize', options.divideByInitialWorldSize)
-  checkFlag('join', 'throwOnEarlyTermination', options.throwOnEarlyTermination)
-  checkFlag('join', 'enable', options.enable)
 }

@@ -90,7 +90,7 @@ export async function evaluate<S = Sample>(
     batchSums: true,
     batchSize: true,
     processGroup: true,
-    group: true,
+    group: 'group',
     device: true,
     runtime: true,
     numWorkers: true,
@@ -121,7 +121,7 @@ export async function evaluate<S = Sample>(
       typesOf(full),
       {
         ...(device !== undefined && { device }),
-        ...(runtime && { runtime }),
+        ...(runtime !== undefined && { runtime }),
         ...(parts && { group: parts }),
       },
     )
@@ -172,7 +172,7 @@ function divisionFor(model: Module, given: CollectiveGroup | undefined): Divisio
   const isSharded = ({ sharedBy, replicatedBy, meanOver }: Parameter) =>
     sharedBy !== undefined && meanOver > (replicatedBy?.size ?? 1)
   const runsTogether = parameters.some(isSharded)
-  if (given) return { ranks: memberGroup('evaluate', given), runsTogether }
+  if (given !== undefined) return { ranks: memberGroup('evaluate', given), runsTogether }
   if (model instanceof DistributedDataParallel) return { ranks: model.processGroup, runsTogether }
   const isSplit = parameters.some(
     (parameter) =>

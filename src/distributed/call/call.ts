@@ -48,7 +48,7 @@ export type DistributedResult<Options extends DistributedOptions> = Options exte
   ? Work
   : Promise<void>
 
-const names: OptionNames<DistributedOptions> = { group: true, asyncOp: true }
+const names: OptionNames<DistributedOptions> = { group: true, asyncOp: 'flag' }
 const reduceNames: OptionNames<ReduceOptions> = { ...names, op: true }
 
 /** What holds the contents: the tensor, or the array in which they are. */

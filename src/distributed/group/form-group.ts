@@ -11,7 +11,7 @@ import { formatRanks } from '../../util/format-ranks.ts'
 import { injectedName } from '../../util/injected.ts'
 import { quoted } from '../../util/kind-of.ts'
 import { tell } from '../../util/log.ts'
-import { checkChoice, checkOptions, checkTimeout } from '../../util/options.ts'
+import { checkArgument, checkChoice, checkOptions, checkTimeout } from '../../util/options.ts'
 import { checkPlace, joinLinks } from '../link/join-links.ts'
 import { type LinkMaker, linkMaker } from '../link/link-maker.ts'
 import { makeLinks } from '../link/make-links.ts'
@@ -230,23 +230,26 @@ function check(where: string, options: InitProcessGroupOptions): void {
       `${where}: options must be an object, got the text ${quoted(options)}. Write ${where}({ backend: ${quoted(options)} }).`,
     )
   checkOptions(where, options, {
-    backend: true,
-    initMethod: true,
-    store: true,
+    backend: 'text',
+    initMethod: 'text',
+    store: 'object',
     rank: true,
     worldSize: true,
     topology: true,
     relay: true,
-    groupName: true,
-    rtc: true,
-    page: true,
+    groupName: 'text',
+    rtc: 'object',
+    page: 'object',
     timeoutMs: true,
     joinTimeoutMs: true,
     links: true,
-    epoch: true,
-    onspan: true,
-    signal: true,
+    epoch: 'number',
+    onspan: 'function',
+    signal: 'object',
   })
+  const { links } = options
+  const areLinks = links === undefined || links instanceof Map
+  checkArgument(where, 'links', links, areLinks, 'a Map of links by rank')
   checkBackend(where, options.backend)
   checkChoice(where, 'topology', options.topology, topologies)
   checkChoice(where, 'relay', options.relay, relayChoices)

@@ -27,7 +27,7 @@ const known: OptionNames<Progress> = {
   totalSteps: true,
   epoch: true,
   epochs: true,
-  loss: true,
+  loss: 'number',
   samples: true,
 }
 

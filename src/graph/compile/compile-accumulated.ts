@@ -1,6 +1,6 @@
 import { TabringError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
-import { checkNumber, checkOptions, checkRecord } from '../../util/options.ts'
+import { checkArgument, checkNumber, checkOptions, checkRecord } from '../../util/options.ts'
 import type { InputTypes, Outputs, TracedFunction } from '../plan/prepare.ts'
 import {
   copyInputs,
@@ -46,7 +46,9 @@ export async function compileAccumulated(
   options: AccumulationOptions & CompileOptions = {},
 ): Promise<AccumulatedProgram> {
   checkRecord('compileAccumulated', 'options', options)
-  const { steps, weight = 1 / (steps ?? 1), ...others } = options
+  const { steps, weight = 1 / (steps ?? 1), accumulation, ...others } = options
+  const isOwn = accumulation === undefined
+  checkArgument('compileAccumulated', 'accumulation', accumulation, isOwn, 'omitted')
   if (steps !== undefined && (!Number.isInteger(steps) || steps < 1)) {
     throw new TabringError(
       'config.invalid',
@@ -102,7 +104,7 @@ export class AccumulatedProgram<Out extends Outputs = Outputs> {
     scalars: Readonly<Record<string, number>> = {},
     options: { last?: boolean } = {},
   ): Promise<RunOutputs<Out>> {
-    const { last = this.isLast } = checkOptions('run', options, { last: true })
+    const { last = this.isLast } = checkOptions('run', options, { last: 'flag' })
     if (last && !this.#isSynchronizing) {
       throw new TabringError(
         'graph.misuse',

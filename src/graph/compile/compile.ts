@@ -54,12 +54,12 @@ export interface CompileOptions extends PrepareOptions {
 const compileOptions: OptionNames<CompileOptions> = {
   device: true,
   runtime: true,
-  detectAnomaly: true,
-  group: true,
-  endsGroups: true,
-  useNaiveKernels: true,
-  accumulation: true,
-  sharesBuffers: true,
+  detectAnomaly: 'flag',
+  group: 'group',
+  endsGroups: 'flag',
+  useNaiveKernels: 'flag',
+  accumulation: 'object',
+  sharesBuffers: 'flag',
 }
 
 /**
@@ -83,9 +83,9 @@ export async function compile(
   options: CompileOptions = {},
 ): Promise<StepProgram> {
   checkOptions('compile', options, compileOptions)
-  if (options.runtime) checkRuntime('compile', options.runtime)
-  const runtime =
-    options.runtime ?? (await (options.device ? runtimeOf(options.device) : defaultRuntimeOf()))
+  const { runtime: given, device } = options
+  if (given !== undefined) checkRuntime('compile', given)
+  const runtime = given ?? (await (device === undefined ? defaultRuntimeOf() : runtimeOf(device)))
   const { program, groups: met } = await compileOn(runtime, fn, inputs, options)
   const groups = options.endsGroups === false ? [] : met
   if (!options.detectAnomaly) return failingTogether(guarded(program, inputs), groups)

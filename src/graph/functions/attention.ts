@@ -2,6 +2,7 @@ import { attention } from '../../kernels/attention/attention.ts'
 import type { AttentionAttrs, AttentionLayout } from '../../kernels/attention/geometry.ts'
 import { ShapeError } from '../../util/errors.ts'
 import {
+  checkArgument,
   checkFlags,
   checkNumber,
   checkOptions,
@@ -12,7 +13,7 @@ import { broadcastShapes, countElements, formatShape, type Shape } from '../../u
 import { requiresGradient } from '../trace/backward.ts'
 import { functionalLayer, randomSlots } from '../trace/random.ts'
 import { emitAll, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
-import { mustBeFloat } from '../trace/tensor-arguments.ts'
+import { calledAs, mustBeFloat } from '../trace/tensor-arguments.ts'
 import { activeTrace } from '../trace/trace.ts'
 import { holdsTruths } from './boolean-mask.ts'
 import { composedAttention } from './composed-attention.ts'
@@ -43,13 +44,18 @@ const attentionOptions: OptionNames<AttentionOptions> = {
   isBooleanMask: true,
   isExclusionMask: true,
   dropoutP: true,
-  maskIndex: true,
+  maskIndex: 'number',
   isCausal: true,
   scale: true,
 }
 
 function checkAttention(where: string, options: AttentionOptions): void {
   checkOptions(where, options, attentionOptions)
+  mustBeTensor(where, {}, { attnMask: options.attnMask })
+  for (const name of ['isBooleanMask', 'isExclusionMask'] as const) {
+    const isUsed = options.attnMask || !options[name]
+    checkArgument(where, name, options[name], Boolean(isUsed), 'left out without attnMask')
+  }
   checkNumber(where, 'dropoutP', options.dropoutP, isShare, 'within 0..1')
   checkNumber(where, 'scale', options.scale, Number.isFinite, 'a finite number')
   checkFlags(where, options, 'isCausal', 'isBooleanMask', 'isExclusionMask')
@@ -144,7 +150,9 @@ export function scaledDotProductAttention(
   const operands = given.map((x) => x.expand([...leading, ...x.shape.slice(-2)]))
   const heads = leading.length > 1 ? leading[leading.length - 1] : 1
   const batch = countElements(leading.length > 1 ? leading.slice(0, -1) : leading)
-  return attend(operands, 'heads', { batch, heads, width }, options)
+  return calledAs(where, 'attention', () =>
+    attend(operands, 'heads', { batch, heads, width }, options),
+  )
 }
 
 /**
@@ -159,7 +167,9 @@ export function packedAttention(
 ): Tensor {
   mustBeTensor('packedAttention', { qkv })
   checkAttention('packedAttention', options)
-  checkOptions('packedAttention', sizes, { batch: true, heads: true }, 'sizes')
+  checkOptions('packedAttention', sizes, { batch: 'number', heads: 'size' }, 'sizes')
   const width = qkv.shape[qkv.shape.length - 1] / (3 * sizes.heads)
-  return attend([qkv], 'packed', { ...sizes, width }, options)
+  return calledAs('packedAttention', 'attention', () =>
+    attend([qkv], 'packed', { ...sizes, width }, options),
+  )
 }

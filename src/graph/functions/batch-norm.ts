@@ -5,7 +5,7 @@ import {
 } from '../../kernels/batch-norm/batch-norm.ts'
 import type { ScalarSlot } from '../../kernels/op.ts'
 import { TabringError } from '../../util/errors.ts'
-import { checkEps, checkFlag, checkNumber, checkOptions, isShare } from '../../util/options.ts'
+import { checkEps, checkNumber, checkOptions, isShare } from '../../util/options.ts'
 import { emit, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
 import { activeTrace } from '../trace/trace.ts'
 import { mustCount } from './sample-count.ts'
@@ -47,12 +47,21 @@ export function batchNorm(
   bias: Tensor,
   options: BatchNormOptions = {},
 ): Tensor {
-  const known = { running: true, training: true, momentum: true, eps: true, count: true } as const
+  const known = {
+    running: 'object',
+    training: 'flag',
+    momentum: true,
+    eps: true,
+    count: true,
+  } as const
   mustBeTensor('batchNorm', { x, weight, bias })
   checkOptions('batchNorm', options, known)
   const { running, training = false, momentum = 0.1, eps = 1e-5, count } = options
   mustCount('batchNorm', count)
-  checkFlag('batchNorm', 'training', training)
+  if (running) {
+    const { mean, variance, batches } = running
+    mustBeTensor('batchNorm: running', { mean, variance, batches })
+  }
   checkEps('batchNorm', eps)
   if (momentum !== null)
     checkNumber('batchNorm', 'momentum', momentum, isShare, 'from 0 to 1, or null')
@@ -63,7 +72,7 @@ export function batchNorm(
   const tracks = running && !activeTrace('batchNorm').losesChanges(running.mean.value)
   if (training && tracks) {
     const inputs = [x, ...parameters, running.mean, running.variance, running.batches]
-    return emit(batchNormTracked, inputs, { ...own, momentum })
+    return emit(batchNormTracked, inputs, { ...own, momentum }, 'batchNorm')
   }
   if (training) return emit(batchNormOp, [x, ...parameters], own)
   if (!running) {
@@ -72,5 +81,6 @@ export function batchNorm(
       'batchNorm: evaluation needs running statistics, but there are none. Pass `running`, or `training: true`.',
     )
   }
-  return emit(batchNormEval, [x, running.mean, running.variance, ...parameters], attrs)
+  const inputs = [x, running.mean, running.variance, ...parameters]
+  return emit(batchNormEval, inputs, attrs, 'batchNorm')
 }

@@ -6,6 +6,7 @@ import { ShapeError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import { formatShape, sameShape } from '../../util/shape.ts'
 import { emit, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
+import { calledAs } from '../trace/tensor-arguments.ts'
 import { activeTrace } from '../trace/trace.ts'
 import { pad } from './pad.ts'
 import { type Pair, pair } from './pair.ts'
@@ -37,7 +38,7 @@ export interface ConvTransposeOptions {
   groups?: number
 }
 
-const convOptions = { stride: true, padding: true, dilation: true, groups: true } as const
+const convOptions = { stride: true, padding: true, dilation: true, groups: 'size' } as const
 
 /** Attrs that differ from 1, so that plain calls keep plain attrs. */
 const extras = (dilation: readonly [number, number], groups: number) => ({
@@ -136,12 +137,14 @@ export function conv1d(
   }
   const [N, C, L] = x.shape
   const [O, CG, K] = weight.shape
-  const y = conv2d(x.reshape([N, C, 1, L]), weight.reshape([O, CG, 1, K]), bias, {
-    stride: [1, stride],
-    padding: typeof padding === 'number' ? [0, padding] : padding,
-    dilation: [1, dilation],
-    groups,
-  })
+  const y = calledAs('conv1d', 'conv2d', () =>
+    conv2d(x.reshape([N, C, 1, L]), weight.reshape([O, CG, 1, K]), bias, {
+      stride: [1, stride],
+      padding: typeof padding === 'number' ? [0, padding] : padding,
+      dilation: [1, dilation],
+      groups,
+    }),
+  )
   return y.reshape([N, O, y.shape[3]])
 }
 
@@ -196,5 +199,7 @@ export function convTranspose2d(
     inputShape: [x.shape[0], weight.shape[1] * groups, sizeOf(0), sizeOf(1)],
     epilogue: [],
   }
-  return convolve(convTranspose2dOp, image, weight, bias, attrs)
+  return calledAs('convTranspose2d', convTranspose2dOp.name, () =>
+    convolve(convTranspose2dOp, image, weight, bias, attrs),
+  )
 }

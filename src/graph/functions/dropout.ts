@@ -21,7 +21,7 @@ export interface DropoutOptions {
  */
 export function dropout(x: Tensor, p = 0.5, options: DropoutOptions = {}): Tensor {
   mustBeTensor('dropout', { x })
-  checkOptions('dropout', options, { training: true, samples: true, maskIndex: true })
+  checkOptions('dropout', options, { training: 'flag', samples: 'number', maskIndex: 'number' })
   if (options.training === false || p === 0) return x
   const samples = options.samples ?? x.shape[0] ?? 1
   return emit(dropoutOp, [x], {

@@ -85,7 +85,7 @@ export function embedding(
   weight: Tensor,
   options: { paddingIdx?: number } = {},
 ): Tensor {
-  const { paddingIdx } = checkOptions('embedding', options, { paddingIdx: true })
+  const { paddingIdx } = checkOptions('embedding', options, { paddingIdx: 'number' })
   mustBeTensor('embedding', { index, weight })
   if (weight.shape.length !== 2) {
     throw new ShapeError(
@@ -102,5 +102,5 @@ export function embedding(
     )
   }
   activeTrace('embedding').bound({ of: 'embedding', what: 'row', index: index.value, end: rows })
-  return emit(indexSelectOp, [weight, index], { axis: 0, ignored })
+  return emit(indexSelectOp, [weight, index], { axis: 0, ignored }, 'embedding')
 }

@@ -1,7 +1,7 @@
 import { topKCorrect as topKCorrectOp } from '../../kernels/top-k/top-k.ts'
 import { checkOptions } from '../../util/options.ts'
 import { elementwise, emit, mustBeTensor, product, type Tensor } from '../trace/tensor.ts'
-import { mustBeFloat } from '../trace/tensor-arguments.ts'
+import { calledAs, mustBeFloat } from '../trace/tensor-arguments.ts'
 import { mustCount, type SampleCount } from './sample-count.ts'
 
 /** Functions on tensors, named as in torch.nn.functional. */
@@ -18,7 +18,7 @@ export function linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
   if (x.shape.length === 1) {
     return linear(x.reshape([1, x.count]), weight, bias).reshape([weight.shape[0]])
   }
-  return product(x, weight, 'nt', bias)
+  return calledAs('linear', ['matmul', 'add'], () => product(x, weight, 'nt', bias))
 }
 
 /** Returns the number of rows whose target is among the k largest logits. shape: logits[R, C], target[R] -> [] */

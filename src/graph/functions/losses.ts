@@ -266,11 +266,13 @@ export interface CrossEntropyOptions extends ClassLossOptions {
 const classOptions = { weight: true, ignoreIndex: true, reduction: true, count: true } as const
 
 function classLoss(
+  where: string,
   isLogits: boolean,
   input: Tensor,
   target: Tensor,
   { weight, ignoreIndex = ignoredClass, labelSmoothing = 0, reduction, count }: CrossEntropyOptions,
 ): Tensor {
+  mustBeTensor(where, {}, { weight })
   const [losses, weights] = emitAll(
     crossEntropyRows,
     [input, target, ...(weight ? [weight] : [])],
@@ -280,6 +282,7 @@ function classLoss(
       ignoreIndex,
       count: count ?? null,
     },
+    where,
   )
   if (reduction === 'none') return losses
   const total = losses.sum()
@@ -323,7 +326,7 @@ export function crossEntropy(
   boundClasses('crossEntropy', target, input.shape[1], options)
   const isPlain =
     input.shape.length === 2 && reduction === 'mean' && !weight && labelSmoothing === 0
-  if (!isPlain) return classLoss(true, input, target, options)
+  if (!isPlain) return classLoss('crossEntropy', true, input, target, options)
   const loss = emit(crossEntropyOp, [input, target], { count: count ?? null, ignoreIndex })
   return meanOver(loss, {
     rows: input.shape[0],
@@ -358,7 +361,7 @@ export function nllLoss(input: Tensor, target: Tensor, options: ClassLossOptions
   refuseFloatLabels('nllLoss', input, target)
   if (input.shape.length === 1) return ofOneRow(nllLoss, input, target, options)
   boundClasses('nllLoss', target, input.shape[1], options)
-  return classLoss(false, input, target, options)
+  return classLoss('nllLoss', false, input, target, options)
 }
 
 /** A loss of [C] is that of a batch of one. shape: -> [] */
@@ -392,7 +395,8 @@ export function accuracy(
         `accuracy: topk must be from 1 to the number of classes, ${classes}, got ${quoted(k)}. Leave it out, or choose a smaller one.`,
       )
     }
-    const correct = emit(topKCorrect, [output, target], { k, count: count ?? null })
+    const attrs = { k, count: count ?? null }
+    const correct = emit(topKCorrect, [output, target], attrs, 'accuracy')
     return all ? correct.mul(100).div(all) : correct.mul(100 / Math.max(1, rows))
   })
 }

@@ -1,7 +1,7 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, type Shape } from '../../util/shape.ts'
 import { mustBeTensor, type Tensor } from '../trace/tensor.ts'
-import { type Arguments, mustBeFloat } from '../trace/tensor-arguments.ts'
+import { type Arguments, calledAs, mustBeFloat } from '../trace/tensor-arguments.ts'
 
 /** Returns the matrix product, as Tensor.matmul. Products are named as in torch. */
 
@@ -38,7 +38,7 @@ export function bmm(a: Tensor, b: Tensor): Tensor {
 /** Returns all products of an element of a and one of b. shape: [M] x [N] -> [M, N] */
 export function outer(a: Tensor, b: Tensor): Tensor {
   mustHaveRank('outer', 1, { a, b })
-  return a.reshape([a.count, 1]).mul(b)
+  return calledAs('outer', 'mul', () => a.reshape([a.count, 1]).mul(b))
 }
 
 /** Returns the sum of products. shape: [K] x [K] -> [] */

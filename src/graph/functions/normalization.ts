@@ -2,7 +2,7 @@ import { norm } from '../../kernels/norm/norm.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { checkEps, checkNumber, isCount } from '../../util/options.ts'
 import { checkWholes, countElements, formatShape, type Shape, sameShape } from '../../util/shape.ts'
-import { emitAll, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
+import { emit, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
 import { ones } from './shape.ts'
 
 /**
@@ -45,7 +45,7 @@ export function layerNorm(
   checkEps('layerNorm', eps)
   const size = countElements(normalizedShape)
   const attrs = { size, groups: 1, span: 1, eps, isCentered: true }
-  return emitAll(norm, withParameters(x, weight, bias), attrs)[0]
+  return emit(norm, withParameters(x, weight, bias), attrs, 'layerNorm')
 }
 
 /**
@@ -65,7 +65,7 @@ export function rmsNorm(
   checkEps('rmsNorm', eps)
   const size = countElements(normalizedShape)
   const attrs = { size, groups: 1, span: 1, eps, isCentered: false }
-  return emitAll(norm, withParameters(x, weight), attrs)[0]
+  return emit(norm, withParameters(x, weight), attrs, 'rmsNorm')
 }
 
 /**
@@ -99,5 +99,5 @@ export function groupNorm(
     eps,
     isCentered: true,
   }
-  return emitAll(norm, withParameters(x, weight, bias), attrs)[0]
+  return emit(norm, withParameters(x, weight, bias), attrs, 'groupNorm')
 }

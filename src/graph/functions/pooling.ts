@@ -10,6 +10,7 @@ import {
 } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { emit, emitAll, mustBeTensor, type Tensor } from '../trace/tensor.ts'
+import { calledAs } from '../trace/tensor-arguments.ts'
 import { type Pair, pair } from './pair.ts'
 import { asBatch } from './unbatched.ts'
 
@@ -120,7 +121,8 @@ export function adaptiveAvgPool2d(
   return asBatch(4, x, (images) => {
     const [, , height, width] = images.shape
     const size: [number, number] = [rows ?? height, columns ?? width]
-    return emit(avgPool2dOp, [images], { ...storedAs(x), outputSize: size })
+    const attrs = { ...storedAs(x), outputSize: size }
+    return emit(avgPool2dOp, [images], attrs, 'adaptiveAvgPool2d')
   })
 }
 
@@ -144,12 +146,14 @@ export function maxPool1d(
   checkFlags('maxPool1d', options, 'ceilMode', 'returnIndices')
   const { dilation = 1, ceilMode, returnIndices } = options
   const [y, indices] = alongRows('maxPool1d', x, (image) =>
-    maxPool2d(image, [1, kernel], {
-      ...inRows(kernel, options),
-      dilation: [1, dilation],
-      ceilMode,
-      returnIndices: true,
-    }),
+    calledAs('maxPool1d', 'maxPool2d', () =>
+      maxPool2d(image, [1, kernel], {
+        ...inRows(kernel, options),
+        dilation: [1, dilation],
+        ceilMode,
+        returnIndices: true,
+      }),
+    ),
   )
   return returnIndices ? [y, indices] : y
 }
@@ -159,7 +163,9 @@ export function avgPool1d(x: Tensor, kernel: number, options: AvgPoolOptions<num
   checkOptions('avgPool1d', options, avgPoolOptions)
   checkFlags('avgPool1d', options, 'ceilMode', 'countIncludePad')
   const [y] = alongRows('avgPool1d', x, (image) => [
-    avgPool2d(image, [1, kernel], { ...options, ...inRows(kernel, options) }),
+    calledAs('avgPool1d', 'avgPool2d', () =>
+      avgPool2d(image, [1, kernel], { ...options, ...inRows(kernel, options) }),
+    ),
   ])
   return y
 }
@@ -168,7 +174,9 @@ export function avgPool1d(x: Tensor, kernel: number, options: AvgPoolOptions<num
 export function adaptiveAvgPool1d(x: Tensor, outputSize: number): Tensor {
   checkOutputSize('adaptiveAvgPool1d', outputSize, false)
   const [y] = alongRows('adaptiveAvgPool1d', x, (image) => [
-    adaptiveAvgPool2d(image, [1, outputSize]),
+    calledAs('adaptiveAvgPool1d', 'adaptiveAvgPool2d', () =>
+      adaptiveAvgPool2d(image, [1, outputSize]),
+    ),
   ])
   return y
 }

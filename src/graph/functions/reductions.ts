@@ -15,7 +15,7 @@ import {
   type Tensor,
   type ValuesAndIndices,
 } from '../trace/tensor.ts'
-import { axesOf, flag, mustBeFloat, notUnderstood } from '../trace/tensor-arguments.ts'
+import { axesOf, calledAs, flag, mustBeFloat, notUnderstood } from '../trace/tensor-arguments.ts'
 import { where } from './elementwise.ts'
 
 /**
@@ -91,11 +91,11 @@ export function variance(x: Tensor, dim?: Axes, options: VarianceOptions = {}): 
 
 /** Returns the square root of the variance; its gradient where that is 0 is 0, as in PyTorch. cost: as `variance`. */
 export const std = (x: Tensor, dim?: Axes, options?: VarianceOptions): Tensor =>
-  elementwise('root', { x: variance(x, dim, options) })
+  elementwise('root', { x: calledAs('std', 'variance', () => variance(x, dim, options)) })
 
 /** Returns the variance and the mean. */
 export const varMean = (x: Tensor, dim?: Axes, options?: VarianceOptions): [Tensor, Tensor] => [
-  variance(x, dim, options),
+  calledAs('varMean', 'variance', () => variance(x, dim, options)),
   x.mean(dim, options?.keepDim),
 ]
 

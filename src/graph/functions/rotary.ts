@@ -25,14 +25,19 @@ export function rotaryEmbedding(x: Tensor, table: Tensor, options: RotaryOptions
   mustBeTensor('rotaryEmbedding', { x, table })
   const isInterleaved = checkRotary('rotaryEmbedding', options)
   const rank = x.shape.length
-  return emit(rotary, [x, table], {
-    width: x.shape[rank - 1],
-    inner: 1,
-    turned: 1,
-    positions: x.shape[rank - 2] ?? 1,
-    isInterleaved,
-    isInverse: false,
-  })
+  return emit(
+    rotary,
+    [x, table],
+    {
+      width: x.shape[rank - 1],
+      inner: 1,
+      turned: 1,
+      positions: x.shape[rank - 2] ?? 1,
+      isInterleaved,
+      isInverse: false,
+    },
+    'rotaryEmbedding',
+  )
 }
 
 /** Applies `rotaryEmbedding` to the queries and keys of a packed projection. shape: qkv [batch * T, 3 * heads * E] */
@@ -43,17 +48,22 @@ export function packedRotaryEmbedding(
   options: RotaryOptions = {},
 ): Tensor {
   mustBeTensor('packedRotaryEmbedding', { qkv, table })
-  const known = { positions: true, heads: true } as const
+  const known = { positions: 'size', heads: 'size' } as const
   const { positions, heads } = checkOptions('packedRotaryEmbedding', sizes, known, 'sizes')
   const isInterleaved = checkRotary('packedRotaryEmbedding', options)
-  return emit(rotary, [qkv, table], {
-    width: qkv.shape[qkv.shape.length - 1] / (3 * heads),
-    inner: 3 * heads,
-    turned: 2 * heads,
-    positions,
-    isInterleaved,
-    isInverse: false,
-  })
+  return emit(
+    rotary,
+    [qkv, table],
+    {
+      width: qkv.shape[qkv.shape.length - 1] / (3 * heads),
+      inner: 3 * heads,
+      turned: 2 * heads,
+      positions,
+      isInterleaved,
+      isInverse: false,
+    },
+    'packedRotaryEmbedding',
+  )
 }
 
 /**

@@ -199,7 +199,7 @@ export interface TensorOptions {
   requiresGrad?: boolean
 }
 
-const tensorOptions = { dtype: true, requiresGrad: true } as const
+const tensorOptions = { dtype: true, requiresGrad: 'flag' } as const
 
 const make = (where: string, attrs: ConstantAttrs, requiresGrad = false): Tensor => {
   checkShape(where, attrs.shape)

@@ -1,8 +1,22 @@
-import { ShapeError, TabringError } from '../../util/errors.ts'
+import { ArgumentTypeError, ShapeError, TabringError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
 import { type DType, formatShape, resolveAxes, type Shape } from '../../util/shape.ts'
 
 /** Checks of arguments that functions of tensors share, in one wording. */
+
+/** What `body` returns. errors: its own; those that begin with one of the names in `inner`, which a person has not called, begin with `where`. */
+export function calledAs<T>(where: string, inner: string | readonly string[], body: () => T): T {
+  try {
+    return body()
+  } catch (error) {
+    const own = error instanceof TabringError ? (error as Error).message : ''
+    const name = [inner].flat().find((one) => own.startsWith(`${one}:`))
+    if (name === undefined || name === where) throw error
+    const message = `${where}${own.slice(name.length)}`
+    if (error instanceof ArgumentTypeError) throw new ArgumentTypeError(message, { cause: error })
+    throw new ShapeError((error as TabringError).code, message, { cause: error })
+  }
+}
 
 /** The part of a tensor that is checked here: its type. */
 interface Typed {

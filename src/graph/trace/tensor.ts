@@ -40,6 +40,7 @@ import { flattened, reshaped, squeezed, unsqueezed } from './new-shapes.ts'
 import {
   type Arguments,
   axesOf,
+  calledAs,
   flag,
   itemsOf,
   mustBeFloat,
@@ -456,7 +457,7 @@ export abstract class Tensor {
     if (!isFloat(this.value)) {
       throw new TabringError(
         'graph.misuse',
-        `requiresGrad_: expected a float tensor, got ${this.dtype}. Make it f32; gradients do not flow through integers.`,
+        `retainGrad: expected a float tensor, got ${this.dtype}. Make it f32; gradients do not flow through integers.`,
       )
     }
     activeTrace('retainGrad').asked.add(this.value)
@@ -562,21 +563,27 @@ export function mustBeTensor(where: string, args: Arguments, optional: Arguments
   return Object.values(args)[0] as Tensor
 }
 
-/** Adds an op to the function being compiled and returns its first output. */
-export function emit<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor {
-  return emitAll(op, inputs, attrs)[0]
+/** Adds an op to the function being compiled and returns its first output. `where`: what was called, for errors. */
+export function emit<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A, where?: string): Tensor {
+  return emitAll(op, inputs, attrs, where)[0]
 }
 
-/** Adds an op to the function being compiled and returns all its outputs. */
-export function emitAll<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor[] {
-  mustBeTensors(op.name, itemsOf('inputs', inputs), Tensor)
+/** As `emit`, all its outputs. */
+export function emitAll<A>(
+  op: Op<A>,
+  inputs: readonly Tensor[],
+  attrs: A,
+  where = op.name,
+): Tensor[] {
+  mustBeTensors(where, itemsOf('inputs', inputs), Tensor)
   const values = inputs.map(({ value }) => value)
-  const trace = activeTrace(op.name)
+  const trace = activeTrace(where)
   trace.divided.refuseOp(op as Op, values, attrs)
   const { count } = attrs as { readonly count?: ScalarSlot | null }
   if (count) trace.scalars.countsAmong(count, values[0].type.shape[0])
   const movedTo = movedWith(inputs)
-  return trace.emit(op, values, attrs).map((value) => new TracedTensor(value, movedTo))
+  const made = calledAs(where, op.name, () => trace.emit(op, values, attrs))
+  return made.map((value) => new TracedTensor(value, movedTo))
 }
 
 /** The same contents as a separate value, whose gradient is that of the uses of this one alone. cost: nothing. */

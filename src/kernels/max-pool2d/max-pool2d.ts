@@ -70,15 +70,17 @@ function poolSizes(op: string, x: Shape, attrs: MaxPoolAttrs): PoolSizes {
   const OH = countWindows(H, EH, stride[0], padding[0], ceilMode)
   const OW = countWindows(W, EW, stride[1], padding[1], ceilMode)
   const isDilation = dilation.length === 2 && dilation.every((d) => Number.isInteger(d) && d >= 1)
-  const isEmpty = [OH, OW].some((count, axis) =>
-    stepsOver(x[2 + axis], count, stride[axis], padding[axis], dilation[axis]),
-  )
+  // After the other conditions, without which it would look at windows without end.
+  const isEmpty = () =>
+    [OH, OW].some((count, axis) =>
+      stepsOver(x[2 + axis], count, stride[axis], padding[axis], dilation[axis]),
+    )
   if (
     !isDilation ||
     OH < 1 ||
     OW < 1 ||
     padding.some((p, axis) => p * 2 > kernel[axis]) ||
-    isEmpty
+    isEmpty()
   ) {
     throw new ShapeError(
       'shape.unsupported',

@@ -42,8 +42,8 @@ export interface OneCycleOptions {
 
 const optionNames: OptionNames<OneCycleOptions> = {
   totalSteps: true,
-  epochs: true,
-  stepsPerEpoch: true,
+  epochs: 'number',
+  stepsPerEpoch: 'number',
   pctStart: true,
   annealStrategy: true,
   cycleMomentum: true,

@@ -70,7 +70,7 @@ export function send(x: Tensor, dst: number): Sent {
 
 /** Receives a tensor of f32 from a rank that calls `send` in its step. `src`: a global rank. errors: as `send`. */
 export function recv(shape: Shape, src: number, options: RecvOptions = {}): Tensor {
-  const { requiresGrad = true } = checkOptions('parallel.recv', options, { requiresGrad: true })
+  const { requiresGrad = true } = checkOptions('parallel.recv', options, { requiresGrad: 'flag' })
   checkFlag('parallel.recv', 'requiresGrad', requiresGrad)
   checkRank('parallel.recv', 'src', src)
   const trace = activeTrace('parallel.recv')

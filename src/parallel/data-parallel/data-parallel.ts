@@ -10,6 +10,7 @@ import {
   sameDevice,
 } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { checkArgument, checkOptions, checkRecord } from '../../util/options.ts'
 import { checkDim, gather, parallelApply, replicate, scatter } from './replicas.ts'
 
@@ -52,7 +53,7 @@ export class DataParallel extends Module {
     if (!Array.isArray(deviceIds)) {
       throw new TabringError(
         'config.invalid',
-        `DataParallel: expected deviceIds as a list of devices, got ${deviceIds}. Pass { deviceIds: [0, 1] }.`,
+        `DataParallel: expected deviceIds as a list of devices, got ${quoted(deviceIds)}. Pass { deviceIds: [0, 1] }.`,
       )
     }
     checkDim('DataParallel', dim)

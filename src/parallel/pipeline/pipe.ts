@@ -12,8 +12,8 @@ import {
   placedDevice,
 } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
-import { isText } from '../../util/kind-of.ts'
-import { checkList, checkOptions, isCount } from '../../util/options.ts'
+import { isText, quoted } from '../../util/kind-of.ts'
+import { checkChoice, checkList, checkOptions, isCount } from '../../util/options.ts'
 import { cutEvenly, layersOf, ownerOf, placesBy } from './cut.ts'
 
 export interface PipelineOptions {
@@ -227,11 +227,11 @@ function evenPaths(
   if (stages === undefined || !isCount(stages)) {
     throw new TabringError(
       'config.invalid',
-      `pipeline: expected splitSpec or a number of stages above 0, got ${stages}. Pass { stages: 2 } or { splitSpec: ['layer2'] }.`,
+      `pipeline: expected splitSpec or a number of stages above 0, got ${quoted(stages)}. Pass { stages: 2 } or { splitSpec: ['layer2'] }.`,
     )
   }
-  if (typeof balance === 'string' && balance !== 'parameters' && balance !== 'layers')
-    throw misfit(`balance must be "parameters", "layers" or costs, got "${clipped(balance)}".`)
+  const isList = typeof balance === 'object' && Array.isArray(balance)
+  if (!isList) checkChoice('pipeline', 'balance', balance as string, ['parameters', 'layers'])
   const layers = layersOf(module)
   const costs =
     typeof balance === 'object'
@@ -250,7 +250,9 @@ function evenPaths(
   }
   const wrong = costs.findIndex((cost) => !(Number.isFinite(cost) && cost >= 0))
   if (wrong >= 0)
-    throw misfit(`balance[${wrong}] must be a number of 0 or more, got ${costs[wrong]}.`)
+    throw misfit(
+      `balance[${wrong}] must be a number of 0 or more, got ${quoted(costs[wrong])}. Correct it.`,
+    )
   return cutEvenly(costs, stages).map((at) => layers[at][0])
 }
 

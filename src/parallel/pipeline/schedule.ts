@@ -6,6 +6,7 @@ import { activeTrace } from '../../graph/trace/trace.ts'
 import { nextNodeId } from '../../graph/trace/value.ts'
 import { sameDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { checkArgument, checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { gpipeOrder, interleavedOrder, type TaskOrder } from './orders.ts'
 import { nameOfStage, Pipe } from './pipe.ts'
@@ -70,9 +71,9 @@ export abstract class Schedule {
     this.#options = checkOptions(name, options, {
       microBatches: true,
       splitSize: true,
-      lossFn: true,
-      scaled: true,
-      overlapsSends: true,
+      lossFn: 'function',
+      scaled: 'function',
+      overlapsSends: 'flag',
     })
     const { microBatches, splitSize } = options
     if (
@@ -81,7 +82,7 @@ export abstract class Schedule {
     ) {
       throw new TabringError(
         'config.invalid',
-        `${this.constructor.name}: expected microBatches or splitSize, a whole number above 0, got microBatches ${microBatches} and splitSize ${splitSize}. Pass one of them.`,
+        `${this.constructor.name}: expected microBatches or splitSize, a whole number above 0, got microBatches ${quoted(microBatches)} and splitSize ${quoted(splitSize)}. Pass one of them.`,
       )
     }
   }

@@ -27,6 +27,7 @@
  */
 import type { Env } from '../../util/env.ts'
 import { type ErrorCode, PeerError, RunError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import type { AlgorithmChoice } from '../algorithms/algorithm-choice.ts'
 import { type Algorithm, algorithms, type Operation } from '../algorithms/operations.ts'
 import type { Plan } from '../algorithms/plan.ts'
@@ -223,7 +224,7 @@ export class Collectives {
       return Promise.reject(
         new PeerError(
           'config.invalid',
-          `${operation}: expected a label of at most ${labelBytes} ASCII characters, got ${JSON.stringify(label)}. Give a shorter name.`,
+          `${operation}: expected a label of at most ${labelBytes} ASCII characters, got ${quoted(label)}. Give a shorter name.`,
         ),
       )
     let type: ElementType

@@ -11,7 +11,7 @@ import {
   isNoNan,
 } from '../../util/options.ts'
 import type { AlgorithmChoice } from '../algorithms/algorithm-choice.ts'
-import type { Algorithm, Operation } from '../algorithms/operations.ts'
+import { type Algorithm, algorithms, type Operation } from '../algorithms/operations.ts'
 import { hasAlgorithm } from '../algorithms/plan-collective.ts'
 import { isTag, lastExplicitBucket } from '../collective/announcement.ts'
 import type { CollectiveOptions } from '../collective/collectives.ts'
@@ -48,27 +48,28 @@ export const isWhole = (value: number): boolean => Number.isSafeInteger(value) &
 
 /** errors: `config.invalid` for an unknown option, and for a value that it cannot have. */
 export function checkCollective(operation: string, options: CollectiveOptions): void {
-  const { sequence, alignment, deadlineMs, op } = checkOptions(operation, options, {
+  const { sequence, alignment, deadlineMs, op, algorithm } = checkOptions(operation, options, {
     sequence: true,
-    bucket: true,
+    bucket: 'number',
     alignment: true,
     deadlineMs: true,
     op: true,
     algorithm: true,
-    choice: true,
-    label: true,
-    onstarted: true,
+    choice: 'object',
+    label: 'text',
+    onstarted: 'function',
   })
   const isSequence = (value: number) => isWhole(value) && value < 2 ** 32
   checkNumber(operation, 'sequence', sequence, isSequence, 'a whole number below 2^32')
   checkNumber(operation, 'alignment', alignment, isCount, 'a whole number above 0')
   checkNumber(operation, 'deadlineMs', deadlineMs, (ms) => ms > 0, 'above 0')
   checkChoice(operation, 'op', op, reduceOps)
+  checkChoice(operation, 'algorithm', algorithm, algorithms)
 }
 
 /** errors: as `checkCollective`. */
 export function checkMessage(side: 'send' | 'receive', options: MessageOptions): void {
-  checkOptions(side, options, { tag: true, deadlineMs: true, label: true, sequence: true })
+  checkOptions(side, options, { tag: true, deadlineMs: true, label: 'text', sequence: true })
   checkNumber(side, 'deadlineMs', options.deadlineMs, (ms) => ms > 0, 'above 0')
 }
 

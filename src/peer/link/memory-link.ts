@@ -58,12 +58,12 @@ export function memoryPair(env: Env, options: MemoryLinkOptions = {}): [MemoryLi
   const isEnv = typeof env?.now === 'function' && typeof env.after === 'function'
   checkArgument('memoryPair', 'env', env, isEnv, 'a clock, such as systemEnv')
   checkOptions('memoryPair', options, {
-    delayMs: true,
-    bytesPerMs: true,
-    maxMessageBytes: true,
-    highWaterBytes: true,
-    forward: true,
-    backward: true,
+    delayMs: 'function',
+    bytesPerMs: 'number',
+    maxMessageBytes: 'number',
+    highWaterBytes: 'number',
+    forward: 'list',
+    backward: 'list',
   })
   const shared = { isFrozen: false }
   const first = new MemoryLink(env, options, options.forward ?? [], shared)

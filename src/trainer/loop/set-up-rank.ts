@@ -1,6 +1,7 @@
 import { firstBucketBytesFor } from '../../ddp/data-parallel/bucket-size.ts'
 import { DistributedDataParallel } from '../../ddp/data-parallel/data-parallel.ts'
 import { ReplicaCheck } from '../../ddp/hashes/replica-check.ts'
+import type { LeftOut } from '../../ddp/hooks/left-out.ts'
 import { compile } from '../../graph/compile/compile.ts'
 import { prepare } from '../../graph/plan/prepare.ts'
 import type { Parameter } from '../../graph/trace/parameter.ts'
@@ -133,6 +134,7 @@ async function shareModel(
     const { pipelined } = await loadPart('pipelines', () => import('./pipelined-model.ts'))
     return pipelined(task, model, replicas, config.parallel, runtime)
   }
+  const trust = config.trust === 'strangers' ? 'strangers' : 'members'
   const ddp = new DistributedDataParallel(model, {
     processGroup: replicas,
     // Buckets of another size would give other bits.
@@ -141,8 +143,10 @@ async function shareModel(
       firstBucketMb: firstBucketBytesFor(bucketCapMb * 2 ** 20) / 2 ** 20,
     }),
     aggregation: config.aggregation,
-    trust: config.trust === 'strangers' ? 'strangers' : 'members',
-    onLeftOut: (found) => onEvent({ event: 'leftOut', ...found, rank: replicas.rank }),
+    trust,
+    ...(((config.aggregation ?? 'mean') !== 'mean' || trust !== 'members') && {
+      onLeftOut: (found: LeftOut) => onEvent({ event: 'leftOut', ...found, rank: replicas.rank }),
+    }),
   })
   await ddp.ready
   return replicated(ddp, ddp.module, ddp.processGroup, ddp.leftOutRanks)

@@ -36,6 +36,10 @@ const random = new RandomStream(0, 0)
 
 /** By call: what the error says. The calls are as JavaScript lets people write them. */
 const refusals: Record<string, [call: () => unknown, message: RegExp]> = {
+  'DataLoader({ prefetchFactor }) without workers': [
+    () => new DataLoader(four, { prefetchFactor: 4 }),
+    /DataLoader: prefetchFactor must be left out without numWorkers, got 4/,
+  ],
   'ImageFolder({ transfrom })': [
     () => new ImageFolder(files, { transfrom: toTensor() } as never),
     /ImageFolder: expected options among transform, got "transfrom"/,

@@ -73,6 +73,49 @@ test.each([
     ({ empty }) => tabring.einsum('ii->i', empty),
     /index i must have the same size throughout a tensor, got 0 and 3 in \[0, 3\]/,
   ],
+  ['avgPool1d of too wide a window', ({ empty }) => tabring.avgPool1d(empty, 9), /^avgPool1d: /],
+  [
+    'maxPool1d with too much padding',
+    () => tabring.maxPool1d(tabring.ones([1, 2, 4]), 2, { padding: 1e30 }),
+    /^maxPool1d: the window must fit/,
+  ],
+  [
+    'conv1d of other channels',
+    () => tabring.conv1d(tabring.ones([1, 3, 4]), tabring.ones([2, 2, 1])),
+    /^conv1d: C must agree/,
+  ],
+  [
+    'crossEntropy of labels of another count',
+    ({ i }) => tabring.crossEntropy(tabring.ones([2, 3, 2]), i),
+    /^crossEntropy: /,
+  ],
+  ['layerNorm of integers', ({ i }) => tabring.layerNorm(i, [3]), /^layerNorm: /],
+  ['std of integers', ({ i }) => tabring.std(i, 1), /^std: expected a float tensor/],
+  ['accuracy of integers', ({ i }) => tabring.accuracy(i, i)[0], /^accuracy: /],
+  ['outer of u32', ({ u }) => tabring.outer(u.select(0, 0), u.select(0, 0)), /^outer: /],
+  [
+    'linear of other widths',
+    () => tabring.linear(tabring.ones([2, 3]), tabring.ones([2, 4])),
+    /^linear: /,
+  ],
+  [
+    'embedding of float rows',
+    ({ empty }) => tabring.embedding(empty, tabring.ones([3, 2])),
+    /^embedding: /,
+  ],
+  [
+    'rotaryEmbedding of integers',
+    ({ i }) => tabring.rotaryEmbedding(i, tabring.ones([3, 1, 2])),
+    /^rotaryEmbedding: /,
+  ],
+  [
+    'batchNorm of too few channels',
+    () =>
+      tabring.batchNorm(tabring.ones([2, 3]), tabring.ones([2]), tabring.ones([2]), {
+        training: true,
+      }),
+    /^batchNorm: /,
+  ],
 ] as readonly [string, Call, RegExp][])('%s', async (_, call, text) => {
   await expect(refusal(call)).rejects.toThrow(text)
 })

@@ -127,6 +127,6 @@ test.each<[string, (x: Tensor) => Tensor, RegExp]>([
 
 test('a padding mode that is not known is refused by name', () => {
   expect(() => new Conv2d(1, 1, 3, { paddingMode: 'mirror' as 'reflect' })).toThrow(
-    /Conv2d: paddingMode must be one of zeros, reflect, replicate, circular, got "mirror"/,
+    /Conv2d: paddingMode must be one of 'zeros', 'reflect', 'replicate', 'circular', got "mirror"/,
   )
 })

@@ -303,6 +303,10 @@ const values: [call: () => unknown, text: RegExp][] = [
     () => new DistributedDataParallel(new Linear(2, 2), { onLeftOut: 3 as never }),
     /DistributedDataParallel: onLeftOut must be a function, got 3/,
   ],
+  [
+    () => new DistributedDataParallel(new Linear(2, 2), { onLeftOut: () => undefined }),
+    /DistributedDataParallel: onLeftOut must be left out without aggregation or trust/,
+  ],
   [() => new Dropout(2), /Dropout: p must be within 0..1, got 2/],
   [
     () => new Embedding(3, 2, { paddingIdx: 7 }),

@@ -457,7 +457,7 @@ describe('a division that nobody awaits', () => {
       })
       for (const { early, twice } of ended.map(resultOf)) {
         const begun = `${by} has begun to share "0.weight"`
-        expect(early).toContain(`matmul: ${begun} among ranks, and has not ended. Await it`)
+        expect(early).toContain(`linear: ${begun} among ranks, and has not ended. Await it`)
         expect(twice).toContain(`${by}: ${begun}, and has not ended. Await it first`)
       }
     },

@@ -1,0 +1,96 @@
+import { Trace, withTrace } from '../../src/graph/trace/trace.ts'
+import { ones } from '../../src/index.ts'
+import {
+  call,
+  called,
+  makesGroup,
+  otherArguments,
+  tensorArguments,
+  withoutRight,
+} from './api-arguments.ts'
+import { isPromise } from './api-attempts.ts'
+
+// What the spec of options passes: every option that an export takes, which its own error for an unknown one lists.
+
+/** A value of each kind, of which an option takes one. */
+export const ofEachKind: Readonly<Record<string, readonly unknown[]>> = {
+  flag: [true, false],
+  number: [0, -1, 1.5, Number.NaN, 1e30],
+  text: ['', 'abc', 'x'.repeat(10_000)],
+  list: [[], [1, 4], ['a'], [Symbol('s')]],
+  function: [() => 0],
+  symbol: [Symbol('s')],
+  bigint: [10n],
+  object: [{}, { x: 1 }, new Date(0), Float32Array.of(1, 2)],
+}
+
+/** Options that take values of several kinds, of one export or of all. */
+export const mixedKinds: Readonly<Record<string, readonly string[]>> = {
+  'DataLoader sampler': ['list', 'object'],
+  'DistributedDataParallel exact': ['flag', 'object'],
+  outputPadding: ['number', 'list'],
+  padding: ['number', 'list'],
+  posWeight: ['list', 'object'],
+  stride: ['number', 'list'],
+  weight: ['list', 'object'],
+}
+
+/** Options that the promise of a `Work` or a later call checks. */
+export const leftOutOptions: readonly string[] = [
+  'distributed.isend group',
+  'distributed.irecv group',
+  'distributed.P2POp group',
+  'distributed.P2POp tag',
+]
+
+const unknown = 'noSuchOption'
+
+const isOptions = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype
+
+/** An export's options at one place of its arguments. */
+export interface OptionsOf {
+  readonly name: string
+  readonly options: readonly string[]
+  readonly pass: (option: string, value: unknown) => unknown
+}
+
+const last = 5
+
+/** What a call throws, or rejects with; undefined for one that does neither. */
+export async function errorOf(pass: () => unknown): Promise<unknown> {
+  try {
+    const result = pass()
+    // What waits for other ranks has taken its options.
+    if (isPromise(result)) await Promise.race([result, new Promise((end) => setTimeout(end, 10))])
+    return undefined
+  } catch (error) {
+    return error
+  }
+}
+
+/** The options of an export, by the error for one that it does not have. */
+export async function optionsOf([name, value]: (typeof called)[number]): Promise<OptionsOf[]> {
+  const make = (shape: readonly number[], dtype?: 'f32' | 'i32' | 'u32') => ones(shape, dtype)
+  const isOfTensors = withTrace(new Trace(), () => tensorArguments(name, make) !== undefined)
+  const all: OptionsOf[] = []
+  for (let at = 0; at < last; at++) {
+    const pass = (option: string, given: unknown) => {
+      const run = () => {
+        const args = (isOfTensors ? tensorArguments(name, make) : otherArguments(name)) ?? []
+        while (args.length <= at) args.push(undefined)
+        args[at] = Object.assign({}, isOptions(args[at]) ? args[at] : {}, { [option]: given })
+        return call(value, args)
+      }
+      return isOfTensors ? withTrace(new Trace(), run) : run()
+    }
+    const error = await errorOf(() => pass(unknown, 1))
+    const known = error instanceof Error && /among (.*), got "noSuchOption"/.exec(error.message)
+    if (known) all.push({ name, options: known[1].split(', '), pass })
+  }
+  return all
+}
+
+export const withOptions = called.filter(
+  ([name]) => !Object.hasOwn(withoutRight, name) && !makesGroup.includes(name),
+)
