@@ -9,12 +9,13 @@ export function calledAs<T>(where: string, inner: string | readonly string[], bo
   try {
     return body()
   } catch (error) {
-    const own = error instanceof TabringError ? (error as Error).message : ''
+    if (!(error instanceof TabringError || error instanceof ArgumentTypeError)) throw error
+    const own = error.message
     const name = [inner].flat().find((one) => own.startsWith(`${one}:`))
-    if (name === undefined || name === where) throw error
-    const message = `${where}${own.slice(name.length)}`
-    if (error instanceof ArgumentTypeError) throw new ArgumentTypeError(message, { cause: error })
-    throw new ShapeError((error as TabringError).code, message, { cause: error })
+    if (name === undefined) throw error
+    error.message = `${where}${own.slice(name.length)}`
+    error.stack = error.stack?.replace(own, error.message)
+    throw error
   }
 }
 

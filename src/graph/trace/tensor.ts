@@ -448,7 +448,8 @@ export abstract class Tensor {
         'requiresGrad_: this tensor is computed from tensors that require a gradient, so it cannot be set to false. Use detach() instead.',
       )
     }
-    if (requiresGrad && !isRequired) this.retainGrad()
+    if (requiresGrad && !isRequired)
+      calledAs('requiresGrad_', 'retainGrad', () => this.retainGrad())
     return this
   }
 

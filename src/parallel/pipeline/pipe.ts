@@ -13,7 +13,7 @@ import {
 } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { isText, quoted } from '../../util/kind-of.ts'
-import { checkChoice, checkList, checkOptions, isCount } from '../../util/options.ts'
+import { checkArgument, checkList, checkOptions, isCount } from '../../util/options.ts'
 import { cutEvenly, layersOf, ownerOf, placesBy } from './cut.ts'
 
 export interface PipelineOptions {
@@ -231,7 +231,8 @@ function evenPaths(
     )
   }
   const isList = typeof balance === 'object' && Array.isArray(balance)
-  if (!isList) checkChoice('pipeline', 'balance', balance as string, ['parameters', 'layers'])
+  const isBalance = isList || balance === 'parameters' || balance === 'layers'
+  checkArgument('pipeline', 'balance', balance, isBalance, '"parameters", "layers" or costs')
   const layers = layersOf(module)
   const costs =
     typeof balance === 'object'

@@ -117,7 +117,7 @@ const refused: [name: string, make: () => unknown, text: RegExp][] = [
     () => indexSelect(x([3]), 0, x([1, 2], 'i32')),
     /the index must have 1 dimension/,
   ],
-  ['a float index', () => embedding(x([3]), x([4, 2])), /indexSelect: expected an integer index/],
+  ['a float index', () => embedding(x([3]), x([4, 2])), /embedding: expected an integer index/],
   [
     'paddingIdx',
     () => embedding(x([3], 'i32'), x([4, 2]), { paddingIdx: 4 }),

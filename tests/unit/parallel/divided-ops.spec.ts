@@ -167,7 +167,7 @@ describe.each([3, 4])('between divided layers, in rows of %i,', (rows) => {
         return scaledDotProductAttention(q, k, v).reshape([samples * length, -1])
       },
       undefined,
-      'attention: each rank has only a part of this axis',
+      'scaledDotProductAttention: each rank has only a part of this axis',
     ],
     [
       'a product by einsum',
@@ -214,7 +214,7 @@ describe.each([3, 4])('between divided layers, in rows of %i,', (rows) => {
       'pooling',
       (q) => repeat(avgPool1d(q.unsqueeze(1), 2).squeeze(1), [1, 2]),
       undefined,
-      'avgPool2d: it may need a whole axis',
+      'avgPool1d: it may need a whole axis',
     ],
     [
       'a number for each place',
@@ -261,7 +261,7 @@ describe.each([3, 4])('between divided layers, in rows of %i,', (rows) => {
         return ofNumbers(scaledDotProductAttention(q, k, v, { attnMask }))
       },
       undefined,
-      'attention: each rank has only a part of an axis of one input',
+      'scaledDotProductAttention: each rank has only a part of an axis of one input',
     ],
     [
       'heads whose size is left open',
@@ -315,7 +315,7 @@ describe.each([3, 4])('between divided layers, in rows of %i,', (rows) => {
         return together(scaledDotProductAttention(q, k, v, { dropoutP: 0.1 }))
       },
       undefined,
-      'attention: all ranks would drop the same',
+      'scaledDotProductAttention: all ranks would drop the same',
     ],
     [
       'dropout of probabilities',

@@ -58,7 +58,7 @@ describe('the whole of a divided parameter', () => {
     })
     for (const error of errors)
       expect(error).toMatch(
-        /^matmul: "0\.weight" was divided over ranks by fullyShard, but this reads the whole/,
+        /^linear: "0\.weight" was divided over ranks by fullyShard, but this reads the whole/,
       )
   })
 
@@ -70,7 +70,7 @@ describe('the whole of a divided parameter', () => {
     })
     for (const [step, state] of ended.map(resultOf)) {
       expect(step).toMatchObject({
-        reason: { message: expect.stringMatching(/^matmul: "weight"/) },
+        reason: { message: expect.stringMatching(/^linear: "weight"/) },
       })
       expect(state).toMatchObject({
         reason: {

@@ -202,7 +202,7 @@ test('compile refuses a GradScaler, accumulation, an input without rows and a se
     }
   }
   await expect(compile(scaled(wrapped()), types, { runtime })).rejects.toThrow(
-    /^scaler\.unscale: the model is wrapped with exact, .*float32 without a GradScaler/,
+    /^scaler\.step: the model is wrapped with exact, .*float32 without a GradScaler/,
   )
   await expect(
     compileAccumulated(stepOf(adamw)(wrapped()), types, { runtime, steps: 2 }),
