@@ -18,6 +18,7 @@ import {
   requireFlag,
 } from '../util/options.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
+import { inTurn, type Storing, storedIn, writeInTurn } from '../util/turns.ts'
 import {
   type BackwardHook,
   type ForwardHook,
@@ -55,7 +56,7 @@ export interface LoadResult {
  * come before its buffers, and both before its submodules. Modules in arrays have no keys: put them into a `ModuleList` or `ModuleDict`.
  * Modules cannot see `#private` fields, which are therefore not part of the model; use TypeScript's `private`.
  */
-export abstract class Module {
+export abstract class Module implements Storing {
   #training = true
   readonly #buffers = new Map<string, { buffer: ModuleBuffer; persistent: boolean }>()
   #hooks: ModuleHooks | undefined
@@ -287,19 +288,29 @@ export abstract class Module {
   /**
    * Returns the current contents of all parameters and persistent buffers; shared tensors appear under each of their keys. Where a step or
    * `fullyShard` has divided the module among ranks, all of them call it between the same steps, and each gets the whole.
+   *
+   * The state is that after the runs called before; runs called later wait until it is read.
    */
   async stateDict(): Promise<StateDict> {
-    const state: StateDict = {}
-    const contents = new Map<StoredTensor, StateDict[string]>()
-    for (const [key, tensor] of this.#state()) {
-      const read = contents.get(tensor) ?? {
-        shape: tensor.stateShape,
-        data: await tensor.stateOf(tensor.isReleased ? undefined : await tensor.read()),
+    const all = this.#state()
+    return inTurn('read', new Set(this[storedIn]()), async () => {
+      const state: StateDict = {}
+      const contents = new Map<StoredTensor, StateDict[string]>()
+      for (const [key, tensor] of all) {
+        const read = contents.get(tensor) ?? {
+          shape: tensor.stateShape,
+          data: await tensor.stateOf(tensor.isReleased ? undefined : await tensor.read()),
+        }
+        contents.set(tensor, read)
+        state[key] = { ...read }
       }
-      contents.set(tensor, read)
-      state[key] = { ...read }
-    }
-    return state
+      return state
+    })
+  }
+
+  /** @internal */
+  [storedIn](): StoredTensor[] {
+    return [...this.#walk('')].map(([, tensor]) => tensor)
   }
 
   /**
@@ -310,7 +321,8 @@ export abstract class Module {
    * into a bare one and vice versa; unknown keys are reported unchanged. Files of before PyTorch 0.4.1 load as there: a layer's missing
    * `num_batches_tracked` becomes 0, and a number may have shape [1].
    * errors: `shape.mismatch`, naming missing and unknown keys if `strict`, or a tensor of the wrong shape; `data.malformed` for another
-   * number of elements than the shape has, and for integers that do not fit into 32 bits. Then nothing changes.
+   * number of elements than the shape has, and for integers that do not fit into 32 bits. Then nothing changes. Runs called before it keep
+   * the earlier contents, also those that have not ended.
    */
   loadStateDict(given: LoadableState, options: LoadOptions = {}): LoadResult {
     return this.prepareLoad(given, options)()
@@ -353,11 +365,13 @@ export abstract class Module {
     )
     const layers = new Set(found.map(([key]) => layerOf(key)))
     return () => {
-      found.forEach(([, tensor], i) => {
-        tensor.assign(tensor.partOf(values[i]))
+      writeInTurn(new Set(own.map(([, tensor]) => tensor)), () => {
+        found.forEach(([, tensor], i) => {
+          tensor.assign(tensor.partOf(values[i]))
+        })
+        for (const [key, tensor] of missing)
+          if (tensor.absent && layers.has(layerOf(key))) tensor.assign(tensor.absent)
       })
-      for (const [key, tensor] of missing)
-        if (tensor.absent && layers.has(layerOf(key))) tensor.assign(tensor.absent)
       return { missingKeys, unexpectedKeys }
     }
   }
