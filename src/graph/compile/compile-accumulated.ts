@@ -1,6 +1,12 @@
 import { TabringError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
-import { checkArgument, checkNumber, checkOptions, checkRecord } from '../../util/options.ts'
+import {
+  checkArgument,
+  checkNumber,
+  checkOptions,
+  checkRecord,
+  isNotNegative,
+} from '../../util/options.ts'
 import { asPart, inTurn, waitsFor } from '../../util/turns.ts'
 import type { InputTypes, Outputs, TracedFunction } from '../plan/prepare.ts'
 import {
@@ -58,7 +64,13 @@ export async function compileAccumulated(
       `compileAccumulated: steps must be a whole number of at least 1, got ${quoted(steps)}. Use 1 to update in every run.`,
     )
   }
-  checkNumber('compileAccumulated', 'weight', weight, Number.isFinite, 'a number')
+  checkNumber(
+    'compileAccumulated',
+    'weight',
+    weight,
+    isNotNegative,
+    'a finite number of at least 0',
+  )
   const tally = newTally()
   const part = (name: 'add' | 'take') =>
     compile(fn, inputs, { ...others, accumulation: { part: name, weight, tally } })

@@ -6,7 +6,7 @@ import { clipped } from '../../util/clipped.ts'
 import { formatDevice, type PlacedDevice, placedDevice, sameDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
-import { checkRecord, isNoNan } from '../../util/options.ts'
+import { checkRecord, isNoNan, isNotNegative } from '../../util/options.ts'
 import type { GivenInputs, HostData } from '../memory/host-values.ts'
 import type { Pool } from '../memory/pool.ts'
 import type { Bucket } from './bucket.ts'
@@ -137,7 +137,7 @@ export class ScalarBlock {
   }
 
   #check(name: string, value: number): void {
-    const { limit, rows } = this.#entry(name)
+    const { limit, rows, initial } = this.#entry(name)
     const refuse = (expected: string, remedy: string) =>
       new TabringError(
         'graph.misuse',
@@ -152,9 +152,17 @@ export class ScalarBlock {
     if (limit !== undefined && !(Number.isInteger(value) && value >= 0 && value < limit)) {
       throw refuse(`an integer from 0 to ${limit - 1}`, 'Choose one in that range.')
     }
-    // One rank's wrong weight reaches all ranks by its exchange, which refuses it.
-    if (name !== gradientWeight && !isNoNan(value))
-      throw refuse('a number', 'Write { name: number }.')
+    if (name !== gradientWeight) {
+      if (!isNoNan(value)) throw refuse('a number', 'Write { name: number }.')
+      return
+    }
+    // One of several ranks begins with less; its wrong weight reaches all of them by their exchange, which refuses it.
+    const isAlone = initial === 1
+    if (isAlone && !isNotNegative(value))
+      throw refuse(
+        'a finite number of at least 0',
+        'Pass the share of the samples that this run has, or leave it out.',
+      )
   }
 
   #entry(name: string): NamedScalar {

@@ -130,6 +130,24 @@ test('runs that give their counts alone weigh by them; one that gives a weight b
   )
 })
 
+test.each([Number.NaN, Number.POSITIVE_INFINITY, -1])(
+  'a run of one rank is refused when its weight is %s',
+  async (gradientWeight) => {
+    const { weight, step } = trainingStep()
+    const before = [...(await weight.read())]
+    const whole = await compile(step, types(4), { runtime })
+    const parts = await compileAccumulated(step, types(4), { steps: 2, runtime })
+    for (const { run } of [whole, parts])
+      await expect(run(rowsFrom(0, 4), { gradientWeight })).rejects.toThrow(
+        `run: step scalar "gradientWeight" must be a finite number of at least 0, got ${gradientWeight}. Pass the share`,
+      )
+    await expect(
+      compileAccumulated(step, types(4), { steps: 2, weight: gradientWeight, runtime }),
+    ).rejects.toThrow('compileAccumulated: weight must be a finite number of at least 0')
+    expect([...(await weight.read())]).toEqual(before)
+  },
+)
+
 test('an update before all runs is weighed exactly in the same way', async () => {
   const { weight, step } = trainingStep()
   const steps = 4
