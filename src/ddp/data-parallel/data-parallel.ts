@@ -270,24 +270,30 @@ export class DistributedDataParallel extends Module {
    * Returns `fn()`. Programs of `compileAccumulated` that run inside it accumulate their gradients and send nothing; the next one outside it
    * exchanges the sum and updates.
    *
-   * As torch's no_sync; all ranks call it. `fn` may be asynchronous: await it. It must not run a step that updates.
+   * As torch's no_sync; all ranks call it. `fn` may be asynchronous: await what this returns at once, as until then a run that does not begin in
+   * `fn` itself is refused. `fn` must not run a step that updates.
    */
   noSync<R>(fn: () => R): R {
     checkBody('noSync', fn)
     this.#refuseExact('noSync', 'runs add no gradients up without an update')
     const exchange = this.#exchange
-    const leave = () => {
-      exchange.pauses--
-    }
-    exchange.pauses++
+    const pause = { isAwaited: false }
+    exchange.pauses.add(pause)
+    const leave = () => exchange.pauses.delete(pause)
+    exchange.pausing++
     let result: R
     try {
       result = fn()
     } catch (error) {
       leave()
       throw error
+    } finally {
+      exchange.pausing--
     }
-    if (result instanceof Promise) return result.finally(leave) as R
+    if (result instanceof Promise)
+      return whenTaken(result.finally(leave), () => {
+        pause.isAwaited = true
+      }) as R
     leave()
     return result
   }
@@ -467,6 +473,18 @@ function checkDdpOptions(options: DistributedDataParallelOptions): void {
   checkArgument(name, 'onLeftOut', onLeftOut, onLeftOut === undefined || mayLeaveOut, needed)
   const isExact = exact === undefined || typeof exact === 'boolean' || isRecord(exact)
   checkArgument(name, 'exact', exact, isExact, 'true, false or { virtualWorkers, clipNorm }')
+}
+
+/** The promise, which calls `taken` when it is awaited or returned: `await` reads its constructor, and `return` in an async function `then`. */
+function whenTaken<T>(promise: Promise<T>, taken: () => void): Promise<T> {
+  for (const name of ['constructor', 'then'])
+    Object.defineProperty(promise, name, {
+      get() {
+        taken()
+        return Reflect.get(Promise.prototype, name)
+      },
+    })
+  return promise
 }
 
 /** A function that calls `compare` with its number in each `everySteps`-th call. */

@@ -44,8 +44,10 @@ export class RingExchange implements GradientExchange {
   robust: RobustAggregation | undefined
   /** With the option `exact`. */
   exact: ModelExactTraining | undefined
-  /** How many `noSync` are under way: they may overlap. */
-  pauses = 0
+  /** Each `noSync` under way: they may overlap. */
+  readonly pauses = new Set<{ readonly isAwaited: boolean }>()
+  /** How many of their functions are being called, up to their first wait. */
+  pausing = 0
   readonly #group: CollectiveGroup
   /** Of the step under way. */
   #sequence = 0
@@ -66,7 +68,15 @@ export class RingExchange implements GradientExchange {
   }
 
   get isSynchronizing(): boolean {
-    return this.pauses === 0
+    return this.pauses.size === 0
+  }
+
+  refuseUnclear(): void {
+    if (this.pausing > 0 || [...this.pauses].every(({ isAwaited }) => isAwaited)) return
+    throw new TabringError(
+      'graph.misuse',
+      'noSync: a function that it was given has not ended, and nobody waits for it, so that this run may belong to it or not. Write await ddp.noSync(…).',
+    )
   }
 
   get bufferRoot(): number {

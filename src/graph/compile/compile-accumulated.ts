@@ -123,6 +123,7 @@ export class AccumulatedProgram<Out extends Outputs = Outputs> {
     scalars: Readonly<Record<string, number>> = {},
     options: { last?: boolean } = {},
   ): Promise<RunOutputs<Out>> {
+    this.updateStep.prepared.trace.exchange?.refuseUnclear()
     const { last = this.isLast } = checkOptions('run', options, { last: 'flag' })
     if (last && !this.#isSynchronizing) {
       throw new TabringError(

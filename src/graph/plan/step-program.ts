@@ -266,6 +266,7 @@ export function refuseNoSync({
   updates,
 }: Pick<Prepared, 'trace' | 'updates'>): void {
   if (!exchange || exchange.isSynchronizing || accumulation || updates.length === 0) return
+  exchange.refuseUnclear()
   throw new TabringError(
     'graph.misuse',
     'noSync: this step updates parameters instead of accumulating gradients. Compile it with compileAccumulated().',

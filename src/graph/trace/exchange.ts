@@ -264,6 +264,8 @@ export interface GradientExchange<Parameter = unknown>
   readonly exchangesGradients: boolean
   /** False inside `noSync`: runs that begin now add up gradients and exchange nothing. */
   readonly isSynchronizing: boolean
+  /** errors: `graph.misuse` for a run that may be inside `noSync` or outside of it. */
+  refuseUnclear(): void
   /** Inside `join`. */
   readonly uneven: UnevenInputs | undefined
 }

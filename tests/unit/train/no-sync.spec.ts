@@ -90,6 +90,32 @@ test('runs count by where they began, awaited or not', async () => {
   for (const { model } of ranks) expect([...(await model.weight.read())]).toEqual(torchWeights[0])
 })
 
+test('a run is refused when it may belong to a noSync that nobody awaits', async () => {
+  const ranks = await accumulated()
+  await Promise.all(
+    ranks.map(async ({ ddp, program, batches }) => {
+      const outside = /^noSync: a function that it was given has not ended.*Write await ddp.noSync/
+      const added = ddp.noSync(() => program.run(batches[0]))
+      await expect(program.run(batches[2])).rejects.toThrow(outside)
+      await added
+      const late = async () => {
+        await Promise.resolve()
+        return program.run(batches[1])
+      }
+      const inside = async () => ddp.noSync(late)
+      await inside()
+      await program.run(batches[2])
+      const floating: Promise<unknown>[] = []
+      void ddp.noSync(() => {
+        floating.push(late())
+        return Promise.allSettled(floating)
+      })
+      await expect(floating[0]).rejects.toThrow(outside)
+    }),
+  )
+  for (const { model } of ranks) expect([...(await model.weight.read())]).toEqual(torchWeights[0])
+})
+
 test('noSync may nest, and ends when its function throws', async () => {
   const [{ ddp, model }] = await accumulated()
   const { exchange } = model.weight
