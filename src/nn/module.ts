@@ -53,7 +53,8 @@ export interface LoadResult {
  *
  * State-dict keys are property names joined by dots, in the order in which the constructor set them, as in torch.nn. A camelCase name
  * becomes PyTorch's snake_case (`inProjWeight` is `in_proj_weight`); other names (`W_q`, `convBN`) do not change. A module's parameters
- * come before its buffers, and both before its submodules. Modules in arrays have no keys: put them into a `ModuleList` or `ModuleDict`.
+ * come before its buffers, and both before its submodules. Modules and parameters in arrays, maps and objects have no keys, and are refused: put
+ * modules into a `ModuleList` or `ModuleDict`, and each parameter into a property of a module.
  * Modules cannot see `#private` fields, which are therefore not part of the model; use TypeScript's `private`.
  */
 export abstract class Module implements Storing {
@@ -159,7 +160,7 @@ export abstract class Module implements Storing {
       if (within.length === 0) continue
       const known = new Set(own.flatMap(([, module]) => [...module.modules()]))
       if (within.every((module) => known.has(module))) continue
-      const plain = Array.isArray(property) ? 'array' : property instanceof Set ? 'set' : 'object'
+      const plain = containerName(property)
       throw new TabringError(
         'graph.misuse',
         `${this.constructor.name}: "${clipped(name)}" is a plain ${plain} of modules, whose parameters would be ignored. Put them into a ${plain === 'object' ? 'ModuleDict' : 'ModuleList'}.`,
@@ -450,6 +451,23 @@ export abstract class Module implements Storing {
     return all
   }
 
+  /** errors: `graph.misuse` for a parameter that is in a container alone: it would be ignored. */
+  #refuseLost(properties: readonly [name: string, property: unknown][]): void {
+    for (const [name, property] of properties) {
+      const within = itemsWithin(property, (value) => value instanceof Parameter)
+      if (within.length === 0) continue
+      const known = new Set<unknown>(properties.map(([, value]) => value))
+      for (const [, module] of this.children())
+        for (const [, parameter] of module.namedParameters()) known.add(parameter)
+      const lost = within.find((parameter) => !known.has(parameter))
+      if (!lost) continue
+      throw new TabringError(
+        'graph.misuse',
+        `${this.constructor.name}: "${clipped(name)}" is a plain ${containerName(property)} with a parameter ${formatShape(lost.shape)}, which would be ignored. Give it a property of its own; where the number varies, make a small module that holds it, and a ModuleList of these. To keep it out of the module, use a #private field.`,
+      )
+    }
+  }
+
   /** errors: `graph.misuse` for two tensors or modules of this one with one key, for a key with a dot, and for a module within itself. */
   *#walk(prefix: string, within?: Holding, above: readonly Module[] = []): Generator<Walked> {
     if (above.includes(this)) {
@@ -470,7 +488,9 @@ export abstract class Module implements Storing {
       seen.add(key)
       return `${prefix}${key}`
     }
-    for (const [name, property] of Object.entries(this)) {
+    const properties = Object.entries(this)
+    this.#refuseLost(properties)
+    for (const [name, property] of properties) {
       if (!(property instanceof Parameter)) continue
       const isKept = () => Reflect.get(this, name) === property
       yield [unique(keyOf(name)), property, true, { within, isKept, holder: this }]
@@ -506,6 +526,9 @@ type Walked = [
   isPersistent: boolean,
   heldAt: Holding,
 ]
+
+const containerName = (value: unknown): string =>
+  Array.isArray(value) ? 'array' : value instanceof Set ? 'set' : 'object'
 
 const layerOf = (key: string): string => key.slice(0, key.lastIndexOf('.') + 1)
 

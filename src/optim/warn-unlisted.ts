@@ -25,6 +25,6 @@ export function warnOfUnlisted({ gradients }: Trace): void {
   const shown = unlisted.slice(0, 4).map(({ shape }) => formatShape(shape))
   if (unlisted.length > shown.length) shown.push('...')
   console.warn(
-    `tabring optimizer.step: ${unlisted.length} parameters (${shown.join(', ')}) have gradients but belong to no optimizer, and no module lists them. A module does not see parameters and modules in #private fields: keep them in plain or TypeScript-private properties. If they should not be trained, call requiresGrad_(false).`,
+    `tabring optimizer.step: ${unlisted.length} parameters (${shown.join(', ')}) have gradients but belong to no optimizer, and no module lists them. A module sees those in plain or TypeScript-private properties alone, not in #private fields, arrays, maps or objects: call parameters() of the module that uses them, which names what it cannot list. If they should not be trained, call requiresGrad_(false).`,
   )
 }

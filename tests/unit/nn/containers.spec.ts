@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { checkpointSequential } from '../../../src/graph/functions/checkpoint.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { ModuleDict, ModuleList } from '../../../src/nn/containers.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
@@ -200,6 +201,31 @@ test('a Sequential is a list too: length, places, iteration, and the methods of 
   )
   const { y } = await program.run({ x: Float32Array.of(1, 3) })
   expect([...y]).toEqual([20, 60])
+})
+
+test('a parameter in a container of a module is refused by its place, where no property has it', () => {
+  const kept = new Parameter([2], new Float32Array(2))
+  const lost = () => new Parameter([3], new Float32Array(3))
+  class Holding extends Linear {
+    readonly scale = kept
+    readonly [name: string]: unknown
+  }
+  const holding = (held: unknown) => Object.assign(new Holding(2, 2), { held })
+  for (const [kind, held] of [
+    ['array', [kept, lost()]],
+    ['object', { a: { b: lost() } }],
+    ['object', new Map([['a', lost()]])],
+    ['set', new Set([lost()])],
+  ] as const) {
+    const model = new Sequential(holding(held))
+    const refusal = `Holding: "held" is a plain ${kind} with a parameter [3], which would be ignored. Give it a property`
+    expect(() => model.parameters()).toThrow(refusal)
+    expect(() => [...model.namedParameters()]).toThrow(refusal)
+    expect(() => new SGD(model.parameters())).toThrow(refusal)
+  }
+  const linear = new Linear(1, 1)
+  const shared = Object.assign(holding({ kept: [kept], inner: linear.weight }), { linear })
+  expect(shared.parameters()).toHaveLength(5)
 })
 
 test('a dict takes modules alone, and modules take flags alone', () => {

@@ -361,7 +361,7 @@ const values: [call: () => unknown, text: RegExp][] = [
   [() => resnet18({ numClasses: 0 }), /ResNet: numClasses must be a whole number above 0, got 0/],
   [
     () => compileAccumulated(() => ({}), {}, { weight: Number.NaN }),
-    /weight must be a number, got NaN/,
+    /weight must be a finite number of at least 0, got NaN/,
   ],
 ]
 
