@@ -1,3 +1,4 @@
+import { clippedMessage, clippedName } from '../util/clipped.ts'
 import { GpuError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
 import type { Gpu } from './device.ts'
@@ -14,6 +15,14 @@ export interface CompiledPipeline {
   readonly pipeline: GPUComputePipeline
   readonly layout: GPUBindGroupLayout
 }
+
+/** The lines about a line of a shader, with their numbers; a shader may have megabytes. */
+const around = (wgsl: string, line: number): string =>
+  wgsl
+    .split('\n')
+    .map((text, i) => `${i + 1} | ${clippedName(text)}`)
+    .slice(Math.max(0, line - 4), line + 3)
+    .join('\n')
 
 /** Compute pipelines by shader text: each text compiles once per device, all requested together compile in parallel. */
 export class PipelineCache {
@@ -50,9 +59,10 @@ export class PipelineCache {
     } catch (cause) {
       const { messages } = await module.getCompilationInfo()
       const lines = messages.map((m) => `${m.lineNum}:${m.linePos} ${m.message}`).join('\n')
+      const at = messages[0]?.lineNum || Number(/line (\d+)/.exec(String(cause))?.[1] ?? 1)
       throw new GpuError(
         'gpu.compile',
-        `shader "${label}": does not compile. Report this error with the text below.\n${lines || String(cause)}\n${wgsl}`,
+        `shader "${clippedName(label)}": does not compile. Report this error with the text below; the switch debug=4 logs the whole shader.\n${clippedMessage(lines || String(cause))}\n${around(wgsl, at)}`,
         { cause },
       )
     }

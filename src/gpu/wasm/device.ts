@@ -1,5 +1,6 @@
 import { GpuError, messageOf } from '../../util/errors.ts'
 import { cores } from '../num-threads.ts'
+import { nextTask } from '../../util/next-task.ts'
 import { BufferMemory, type WasmBuffer } from './buffer.ts'
 import { type RecordedCommand, WasmCommandEncoder, WasmQuerySet } from './commands.ts'
 import type { WasmHeap } from './heap.ts'
@@ -19,6 +20,9 @@ const limits = {
   maxComputeWorkgroupsPerDimension: 65_535,
   maxStorageBuffersPerShaderStage: 16,
 } as const
+
+/** units: ms. */
+const breathAfterMs = 20
 
 class UncapturedError extends Event {
   readonly error: Error
@@ -53,6 +57,9 @@ export class WasmDevice extends EventTarget {
   })
   #lose: (info: { reason: string; message: string }) => void = () => undefined
   readonly #threads: Threads
+  /** The newest kernel that is compiled: one after the other, so that other tasks get a turn between them. */
+  #compiling: Promise<unknown> = Promise.resolve()
+  #breathedMs = 0
 
   constructor(heap: WasmHeap, compile: CompileKernel) {
     super()
@@ -121,7 +128,15 @@ export class WasmDevice extends EventTarget {
     compute: { module: ShaderModule }
   }): Promise<WasmPipeline> {
     const { memory, isShared } = this.#memory.heap
-    const kernel = this.#compile(module.code, { isShared })
+    const compiling = this.#compiling.then(async () => {
+      if (performance.now() - this.#breathedMs > breathAfterMs) {
+        await nextTask()
+        this.#breathedMs = performance.now()
+      }
+      return this.#compile(module.code, { isShared })
+    })
+    this.#compiling = compiling.catch(() => undefined)
+    const kernel = await compiling
     this.#threads.needScratch(kernel.scratchBytes)
     const pipeline = await makePipeline(label, kernel, memory)
     this.#threads.load(pipeline)

@@ -11,6 +11,9 @@ export interface Program {
 /** Storage buffers a stage may bind by WebGPU's default limits. */
 export const maxBindings = 8
 
+/** A longer chain takes seconds to compile, and saves no time: what it computes takes longer than its memory traffic. */
+export const maxChainSteps = 32
+
 /** A set of nodes under change: values forward to their replacements, which take over their uses. */
 export class Editor {
   readonly #nodes: Set<GraphNode>

@@ -9,7 +9,7 @@ import { expand, sum } from '../../kernels/sum/sum.ts'
 import { type SumOfAttrs, sumOf } from '../../kernels/sum-of/sum-of.ts'
 import { countElements, sameShape } from '../../util/shape.ts'
 import { type GraphNode, type GraphValue, sharesMemory } from '../trace/value.ts'
-import { type Editor, maxBindings } from './editor.ts'
+import { type Editor, maxBindings, maxChainSteps } from './editor.ts'
 
 // Rewrites around sums: what people write as several ops (a mean of squares, a norm) is one pass over memory.
 
@@ -126,11 +126,13 @@ export function joinAfterSums(editor: Editor): void {
             : argument,
       ),
     }))
+    const joined = [...finalSteps, ...own]
+    if (joined.length > maxChainSteps) continue
     editor.replace(
       [total, node],
       sumOf as Op,
       editor.inputsOf(total),
-      { axes, keepDims, steps, finalSteps: [...finalSteps, ...own] },
+      { axes, keepDims, steps, finalSteps: joined },
       [node.outputs[0]],
     )
   }

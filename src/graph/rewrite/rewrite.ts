@@ -14,7 +14,7 @@ import { joinSteps, type Step, stepsToWgsl } from '../../kernels/steps.ts'
 import { sum } from '../../kernels/sum/sum.ts'
 import { countElements, sameShape } from '../../util/shape.ts'
 import { type GraphNode, GraphValue } from '../trace/value.ts'
-import { Editor, maxBindings, type Program } from './editor.ts'
+import { Editor, maxBindings, maxChainSteps, type Program } from './editor.ts'
 import { foldStores, foldViews } from './fold-views.ts'
 import { attrsForHalf, copiesOfParameters, joinCasts, shareCopies } from './join-casts.ts'
 import { addInPlace, dropExpands, joinAfterSums, joinBeforeSums } from './join-sums.ts'
@@ -225,12 +225,9 @@ function absorbProducer(editor: Editor, chain: GraphNode): GraphNode | undefined
       producer!.op === (map as Op) ? { operandsFrom: 0, bindings: 1 } : epilogueOf(producer!)
     if (bindings + before.length - operandsFrom + others.length > maxBindings) continue
     if (producer!.op === (map as Op)) {
-      const joined = joinSteps(
-        stepsBefore((producer!.attrs as MapAttrs).steps, producer!.outputs[0]),
-        before.length,
-        steps,
-        at,
-      )
+      const first = (producer!.attrs as MapAttrs).steps
+      if (first.length + steps.length > maxChainSteps) continue
+      const joined = joinSteps(stepsBefore(first, producer!.outputs[0]), before.length, steps, at)
       return editor.replace(
         [producer!, chain],
         map as Op,
