@@ -207,6 +207,7 @@ export class Run {
    */
   compareOrder(other: Entry): void {
     const { calls, entry, route } = this
+    if (!isCounted(other.bucket)) return
     const isOfStep =
       route.bucket <= lastExplicitBucket && this.ring && route.sequence < calls.nextSequence
     if (!isOfStep || other.group !== route.group || calls.nextCounted > other.sequence) return
@@ -257,10 +258,9 @@ export class Entries {
     return this.launched
   }
 
-  /** Those that groups count, and that were not launched here. */
-  get countedElsewhere(): Entry[] {
-    if (this.announced === 0) return []
-    return [...this.byKey.values()].filter(({ run, bucket }) => !run && isCounted(bucket))
+  /** Those of other ranks that were not launched here. */
+  get elsewhere(): Entry[] {
+    return this.announced === 0 ? [] : [...this.byKey.values()].filter(({ run }) => !run)
   }
 
   /** How many neighbours have announced that were not launched here. */
