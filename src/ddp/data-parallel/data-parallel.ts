@@ -34,6 +34,7 @@ import {
   ModelExactTraining,
   refuseConflicts,
 } from './exact-training.ts'
+import { withoutSync } from './no-sync.ts'
 import { RingExchange } from './ring-exchange.ts'
 import { type JoinOptions, RingUnevenInputs } from './uneven-inputs.ts'
 
@@ -276,26 +277,7 @@ export class DistributedDataParallel extends Module {
   noSync<R>(fn: () => R): R {
     checkBody('noSync', fn)
     this.#refuseExact('noSync', 'runs add no gradients up without an update')
-    const exchange = this.#exchange
-    const pause = { isAwaited: false }
-    exchange.pauses.add(pause)
-    const leave = () => exchange.pauses.delete(pause)
-    exchange.pausing++
-    let result: R
-    try {
-      result = fn()
-    } catch (error) {
-      leave()
-      throw error
-    } finally {
-      exchange.pausing--
-    }
-    if (result instanceof Promise)
-      return whenTaken(result.finally(leave), () => {
-        pause.isAwaited = true
-      }) as R
-    leave()
-    return result
+    return withoutSync(this.#exchange, fn)
   }
 
   /**
@@ -473,18 +455,6 @@ function checkDdpOptions(options: DistributedDataParallelOptions): void {
   checkArgument(name, 'onLeftOut', onLeftOut, onLeftOut === undefined || mayLeaveOut, needed)
   const isExact = exact === undefined || typeof exact === 'boolean' || isRecord(exact)
   checkArgument(name, 'exact', exact, isExact, 'true, false or { virtualWorkers, clipNorm }')
-}
-
-/** The promise, which calls `taken` when it is awaited or returned: `await` reads its constructor, and `return` in an async function `then`. */
-function whenTaken<T>(promise: Promise<T>, taken: () => void): Promise<T> {
-  for (const name of ['constructor', 'then'])
-    Object.defineProperty(promise, name, {
-      get() {
-        taken()
-        return Reflect.get(Promise.prototype, name)
-      },
-    })
-  return promise
 }
 
 /** A function that calls `compare` with its number in each `everySteps`-th call. */
