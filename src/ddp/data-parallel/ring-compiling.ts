@@ -70,6 +70,7 @@ export class RingCompiling implements JointCompiling<Parameter> {
     unused,
     buckets,
     syncPoints,
+    sharedBuffers,
     samples,
     fixed,
   }: StepLayout): Promise<readonly number[]> {
@@ -83,6 +84,7 @@ export class RingCompiling implements JointCompiling<Parameter> {
       layoutText({ unused, syncPoints: among, samples: samples ?? 0, fixed }),
       syncPointsText(syncPoints.length),
       weighed,
+      `${sharedBuffers} running statistics changed${sharedBuffers === 0 ? ', as after eval()' : ''}`,
       ...buckets,
     ]
     const received = await this.#tellWhileCompiling(

@@ -2,7 +2,7 @@ import type { StepLayout } from '../trace/exchange.ts'
 import type { Prepared } from './prepare.ts'
 
 /** Returns the part of a prepared step that must be equal on all ranks. */
-export function layoutOf({ trace, syncPoints }: Prepared): StepLayout {
+export function layoutOf({ trace, syncPoints, sharedBuffers }: Prepared): StepLayout {
   const { exchange, reached, updates } = trace
   return {
     unused: (exchange?.parameters ?? [])
@@ -12,6 +12,7 @@ export function layoutOf({ trace, syncPoints }: Prepared): StepLayout {
       [elements, ...parameters.map(({ name }) => name)].join(' '),
     ),
     syncPoints: syncPoints.map(({ group }) => group),
+    sharedBuffers: sharedBuffers.length,
     samples: trace.weighing?.samples,
     fixed: trace.consistency.fixed,
   }

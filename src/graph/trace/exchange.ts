@@ -56,6 +56,8 @@ export interface StepLayout {
   readonly buckets: readonly string[]
   /** By sync point in forward and backward: the number of its group, see `numberOf`. */
   readonly syncPoints: readonly number[]
+  /** How many buffers of modules the step changes and all ranks take from one. */
+  readonly sharedBuffers: number
   /** Count of this rank's full batch, by which gradients are weighed; undefined where ranks have equal weights. */
   readonly samples: number | undefined
   /** By group of an optimizer: its class, and which kernels and states its settings have chosen. */

@@ -75,7 +75,7 @@ test.each([
       const ddp = new DistributedDataParallel(model, { processGroup, aggregation: 'median' })
       const exchange = ddp.parameters()[0]!.exchange as RingExchange
       await exchange.ready
-      const layout = { unused: [], buckets: [], syncPoints: [], fixed: [] }
+      const layout = { unused: [], buckets: [], syncPoints: [], sharedBuffers: 0, fixed: [] }
       return exchange.compiling.settleLayout({ ...layout, samples: counts[rank] })
     }),
   )

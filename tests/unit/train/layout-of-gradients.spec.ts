@@ -1,12 +1,18 @@
 import { afterEach, expect, test } from 'vitest'
 import { checkReplicas } from '../../../src/ddp/data-parallel/check-replicas.ts'
+import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import { RingExchange } from '../../../src/ddp/data-parallel/ring-exchange.ts'
 import { setupKeys } from '../../../src/ddp/hooks/collective-keys.ts'
 import { addOverRanks } from '../../../src/ddp/metrics/batch-sums.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
 import { listsOf } from '../../../src/graph/plan/agreement.ts'
+import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { Linear } from '../../../src/nn/layers.ts'
+import { Sequential } from '../../../src/nn/module.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
 import type { CollectiveGroup } from '../../../src/peer/group/collective-group.ts'
 import { gatherJson } from '../../../src/peer/group/gather-json.ts'
+import { tensorType } from '../../../src/util/shape.ts'
 import { ifMember } from '../../support/members.ts'
 import { destroyRings, ringOf } from '../../support/process-ring.ts'
 
@@ -40,12 +46,50 @@ async function errorOf(
   return settled
 }
 
-const layout = { unused: [], buckets: ['8 w'], syncPoints: [0], samples: 4, fixed: [] }
-const others = ['1 mid-step collectives', 'gradient weights by counted samples', '8 w']
+const layout = {
+  ...{ unused: [], buckets: ['8 w'], syncPoints: [0], sharedBuffers: 2 },
+  ...{ samples: 4, fixed: [] },
+}
+const others = [
+  '1 mid-step collectives',
+  'gradient weights by counted samples',
+  '2 running statistics changed',
+  '8 w',
+]
 const settleLayout = (exchange: RingExchange) => exchange.compiling.settleLayout(layout)
 
 test('the counts of all ranks are settled', async () => {
   expect(await errorOf(['[[],[[0,1]],5,[]]', ...others], settleLayout)).toEqual([4, 5])
+})
+
+test('ranks hear at once that one has called eval() before it compiled', async () => {
+  const groups = await ringOf(2)
+  const ended = await Promise.allSettled(
+    groups.map(async (processGroup, rank) => {
+      const inner = new Sequential(new Linear(3, 2), new BatchNorm1d(2))
+      const model = new DistributedDataParallel(inner, { processGroup })
+      if (rank === 0) model.eval()
+      const optimizer = new SGD(model.parameters(), { lr: 0.1 })
+      await compile(
+        ({ x }) => {
+          model.forward(x).square().mean().backward()
+          optimizer.step()
+          return {}
+        },
+        { x: tensorType([4, 3]) },
+        { device: 'reference' },
+      )
+    }),
+  )
+  for (const one of ended)
+    expect(one).toMatchObject({
+      reason: {
+        code: 'peer.mismatch',
+        message: expect.stringMatching(
+          /disagree about the step: .*0 running statistics changed, as after eval/,
+        ),
+      },
+    })
 })
 
 test.each([
