@@ -1,6 +1,6 @@
 import { GpuError, messageOf } from '../../util/errors.ts'
-import { cores } from '../num-threads.ts'
 import { nextTask } from '../../util/next-task.ts'
+import { cores } from '../num-threads.ts'
 import { BufferMemory, type WasmBuffer } from './buffer.ts'
 import { type RecordedCommand, WasmCommandEncoder, WasmQuerySet } from './commands.ts'
 import type { WasmHeap } from './heap.ts'
