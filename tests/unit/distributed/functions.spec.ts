@@ -165,16 +165,21 @@ describe('tensors', () => {
       await dist.broadcast(array, 3, { group, asyncOp: true }).wait()
       await dist.monitoredBarrier({ group })
       await dist.barrier({ group: world })
+      const list = [rank]
+      await dist.broadcastObjectList(list, 3, { group })
       return [
         array[0],
         await dist.gatherObject(rank, rank === 3 ? [0, 0] : undefined, 3, { group }),
+        await dist.allGatherObject([-1, -1], rank, { group }),
+        list[0],
+        await dist.scatterObjectList([-1], rank === 3 ? ['a', 'b'] : undefined, 3, { group }),
       ]
     })
     expect(got).toEqual([
-      [0, undefined],
-      [3, undefined],
-      [2, undefined],
-      [3, [1, 3]],
+      [0, undefined, [-1, -1], 0, undefined],
+      [3, undefined, [1, 3], 3, 'a'],
+      [2, undefined, [-1, -1], 2, undefined],
+      [3, [1, 3], [1, 3], 3, 'b'],
     ])
     const received = warn.mock.calls.map(([text]) => String(text))
     for (const name of ['broadcast', 'monitoredBarrier', 'gatherObject'])
