@@ -172,14 +172,14 @@ describe('tensors', () => {
         await dist.gatherObject(rank, rank === 3 ? [0, 0] : undefined, 3, { group }),
         await dist.allGatherObject([-1, -1], rank, { group }),
         list[0],
-        await dist.scatterObjectList([-1], rank === 3 ? ['a', 'b'] : undefined, 3, { group }),
+        await dist.scatterObjectList([-1], rank === 3 ? [7, 8] : undefined, 3, { group }),
       ]
     })
     expect(got).toEqual([
       [0, undefined, [-1, -1], 0, undefined],
-      [3, undefined, [1, 3], 3, 'a'],
+      [3, undefined, [1, 3], 3, 7],
       [2, undefined, [-1, -1], 2, undefined],
-      [3, [1, 3], [1, 3], 3, 'b'],
+      [3, [1, 3], [1, 3], 3, 8],
     ])
     const received = warn.mock.calls.map(([text]) => String(text))
     for (const name of ['broadcast', 'monitoredBarrier', 'gatherObject'])
