@@ -7,7 +7,7 @@ import {
   sameDevice,
   sameHardware,
 } from '../../util/device.ts'
-import { ArgumentTypeError, ShapeError, TabringError } from '../../util/errors.ts'
+import { ArgumentTypeError, invariant, ShapeError, TabringError } from '../../util/errors.ts'
 import { countOf, kindOf } from '../../util/kind-of.ts'
 import {
   countElements,
@@ -17,7 +17,7 @@ import {
   type TensorType,
 } from '../../util/shape.ts'
 import { deviceOf, type Memory } from '../memory/memory-device.ts'
-import { Pool, type StoredData } from '../memory/pool.ts'
+import { Pool, poolAlignment, type StoredData } from '../memory/pool.ts'
 import { requireDevice } from '../memory/require-device.ts'
 import type { RankMessages } from './exchange.ts'
 import { Tensor } from './tensor.ts'
@@ -232,6 +232,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
 
   /** Moves the contents into `home`, whose pool is allocated; earlier programs bind again at their next run. */
   moveTo(home: Home): void {
+    invariant(home.start % poolAlignment === 0, () => `a tensor at ${home.start} of its pool`)
     const earlier = this.#home
     if (earlier) home.pool.copyFrom(earlier.pool, earlier.start, home.start, this.count)
     else home.pool.write(this.#hostData, home.start)
