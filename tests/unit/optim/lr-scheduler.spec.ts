@@ -135,6 +135,18 @@ test('states have the keys that PyTorch gives them', () => {
   )
 })
 
+test('ReduceLROnPlateau keeps a rate that would fall by eps only', () => {
+  for (const [eps, rate] of [
+    [0.25, 0.5],
+    [0.24, 0.25],
+  ] as const) {
+    const optimizer = { paramGroups: [{ params: [], lr: 0.5 }] }
+    const scheduler = new s.ReduceLROnPlateau(optimizer, { factor: 0.5, patience: 0, eps })
+    for (const loss of [1, 1]) scheduler.step(loss)
+    expect(optimizer.paramGroups[0]!.lr).toBe(rate)
+  }
+})
+
 test('bad options are refused by name', () => {
   const optimizer = groupsFor('')
   expect(() => new s.StepLR(optimizer, 0)).toThrow(
