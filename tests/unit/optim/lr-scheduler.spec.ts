@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import * as schedules from '../../../src/optim/lr-scheduler/index.ts'
-import type { AnyScheduler, Schedulable } from '../../../src/optim/lr-scheduler/scheduler.ts'
+import type { AnyScheduler, LRScheduler, Schedulable } from '../../../src/optim/lr-scheduler/scheduler.ts'
 import type { ParamGroup } from '../../../src/optim/settings.ts'
 import { TabringError } from '../../../src/util/errors.ts'
 import golden from '../../golden/optim.json'
@@ -133,6 +133,19 @@ test('states have the keys that PyTorch gives them', () => {
   expect(Object.keys(scheduler.stateDict()).sort()).toEqual(
     ['T_max', '_last_lr', '_step_count', 'base_lrs', 'eta_min', 'last_epoch'].sort(),
   )
+})
+
+test('CosineAnnealingWarmRestarts has at a given epoch the rates to which its steps lead', () => {
+  for (const name of ['CosineAnnealingWarmRestarts', 'CosineAnnealingWarmRestarts, longer']) {
+    const [stepped, given] = [groupsFor(name), groupsFor(name)]
+    const [first, second] = [stepped, given].map((one) => makers[name](one) as LRScheduler)
+    for (let epoch = 1; epoch < 40; epoch++) {
+      first.step()
+      second.step(epoch)
+      for (const [i, { lr }] of given.paramGroups.entries())
+        expect(lr).toBeCloseTo(stepped.paramGroups[i].lr, 12)
+    }
+  }
 })
 
 test('ReduceLROnPlateau keeps a rate that would fall by eps only', () => {
