@@ -72,7 +72,13 @@ describe('ExactStep', () => {
     const repeats: number[] = []
     const errors = await errorsOf(async (group) => {
       const { step, run } = await exactStep(group)
+      const beganMs = performance.now()
       await run(inputs(1))
+      const tookMs = performance.now() - beganMs
+      for (const partMs of Object.values(step.times)) {
+        expect(partMs).toBeGreaterThanOrEqual(0)
+        expect(partMs).toBeLessThanOrEqual(tookMs)
+      }
       const before = step.repeats
       await run(x).finally(() => repeats.push(step.repeats - before))
     })
