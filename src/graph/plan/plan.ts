@@ -225,9 +225,8 @@ function withWritableReads(dispatch: Dispatch, objects: readonly (number | undef
   )
   let { wgsl } = dispatch
   const bindings = dispatch.bindings.map((binding, i) => {
-    if (binding.access !== 'read' || objects[i] === undefined || !written.has(objects[i])) {
-      return binding
-    }
+    // Memory that is not shared has no number.
+    if (binding.access !== 'read' || !written.has(objects[i] ?? -1)) return binding
     const declaration = `@binding(${i}) var<storage, read> `
     invariant(wgsl.includes(declaration), () => `${dispatch.label} declares binding ${i} otherwise`)
     wgsl = wgsl.replace(declaration, `@binding(${i}) var<storage, read_write> `)
