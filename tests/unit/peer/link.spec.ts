@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { LinkEnd } from '../../../src/peer/link/link.ts'
+import { type LinkEnd, sumStats } from '../../../src/peer/link/link.ts'
 import { memoryPair } from '../../../src/peer/link/memory-link.ts'
 import { PortLink } from '../../../src/peer/link/port.ts'
 import { systemEnv } from '../../../src/util/env.ts'
@@ -36,4 +36,16 @@ test('too many messages that arrive before a handler is set end the link', async
   await env.advance(1)
   expect(ends).toEqual([{ why: 'local', detail: 'it came too early' }])
   expect(heard).toBeLessThan(520)
+})
+
+test('sumStats adds each count of all links, from nothing', () => {
+  const one = { bytesSent: 1, bytesReceived: 20, messagesSent: 300, messagesReceived: 4000 }
+  const none = { bytesSent: 0, bytesReceived: 0, messagesSent: 0, messagesReceived: 0 }
+  expect(sumStats([])).toEqual(none)
+  expect(sumStats([one, none, one])).toEqual({
+    bytesSent: 2,
+    bytesReceived: 40,
+    messagesSent: 600,
+    messagesReceived: 8000,
+  })
 })
