@@ -9,9 +9,9 @@ interface State {
   readonly bytes: Uint8Array<ArrayBuffer>
 }
 
-const statesOf = (maxBytes?: number) =>
+const statesOf = (maxBytes?: number, max = 1) =>
   new CommittedStates<State>({
-    ...{ label: 'the state', max: 1, ...(maxBytes !== undefined && { maxBytes }) },
+    ...{ label: 'the state', max, ...(maxBytes !== undefined && { maxBytes }) },
     stepOf: ({ step }) => step,
     pack: ({ bytes }) => bytes,
     unpack: (bytes, step) => ({ step, bytes }),
@@ -28,6 +28,26 @@ async function synchronize(maxBytes?: number): Promise<(State | undefined)[]> {
   await world.until(Promise.all(ends))
   return states.map(({ newest }) => newest)
 }
+
+test('the newest states of different steps are held, each step once', () => {
+  const states = statesOf(undefined, 2)
+  const stateOf = (step: number, byte: number) => ({ step, bytes: Uint8Array.of(byte) })
+  for (const [step, byte] of [
+    [1, 1],
+    [2, 2],
+    [2, 3],
+  ])
+    states.add(stateOf(step, byte))
+  const held = () => states.held(({ bytes }) => `${bytes}`)
+  expect(held()).toEqual([
+    { step: 2, hash: '3' },
+    { step: 1, hash: '1' },
+  ])
+  states.add(stateOf(3, 4))
+  expect(held().map(({ step }) => step)).toEqual([3, 2])
+  states.backTo(2)
+  expect(held()).toEqual([{ step: 2, hash: '3' }])
+})
 
 test('a state comes to the rank that lacks it', async () => {
   const [has, got] = await synchronize()
