@@ -35,6 +35,7 @@ test('a launcher puts variables and arguments into the tab', async () => {
   expect([env.RANK, env.WORLD_SIZE, ...args]).toEqual(['2', '3', '--lr', '0.1'])
   expect({ ...env }).toEqual({ RANK: '2', WORLD_SIZE: '3' })
   expect(Object.keys(env)).toEqual(['RANK', 'WORLD_SIZE'])
+  expect(['RANK', 'LOCAL_RANK'].map((name) => Object.hasOwn(env, name))).toEqual([true, false])
 })
 
 test('by hand they come from the address, the room from behind the #', async () => {
