@@ -148,10 +148,8 @@ export class GpuPort implements DevicePort {
 
   /** Asks for bucket `index` right after its submit, so that it maps, and is exchanged, before later submits are done. */
   submitted(index: number): void {
-    const map = mapped(this.memory, this.#buckets[index].gradients)
-    map.catch(() => undefined)
-    this.#maps[index] = map
-    this.#queue.submitted(index, map)
+    this.#maps[index] = mapped(this.memory, this.#buckets[index].gradients)
+    this.#queue.submitted(index, this.#maps[index])
     if (index === this.#buckets.length - 1)
       Promise.all(this.#maps).then(
         () => this.#leaveBackward(),
