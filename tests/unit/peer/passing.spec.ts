@@ -165,6 +165,19 @@ describe('a message to members without a link', () => {
     expect(used.get('m9 m11')).toBeLessThan(burst + 300)
   })
 
+  test('is delivered once, even after many newer ones of its origin', async () => {
+    const { all, run } = netOf(24, roomEdges(24))
+    const take = (number: number) => {
+      const body = { type: 'leave', ballot: 1 } as const
+      const message = { type: 'pass', from: 'm0', number, to: ['m5'], body } as const
+      void all[5]!.take('m4', { ...message, ...signedBy('m0', signedText(message)) })
+    }
+    for (let number = 1; number <= 100; number++) take(number)
+    expect(await run()).toHaveLength(100)
+    for (const number of [1, 36, 37, 100]) take(number)
+    expect(await run()).toEqual([])
+  })
+
   test('is delivered once, even after many messages of strangers', async () => {
     const { all, run } = netOf(24, roomEdges(24))
     const from = (id: string) => {
