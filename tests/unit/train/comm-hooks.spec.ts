@@ -1,8 +1,10 @@
 import { expect, test } from 'vitest'
 import {
   allreduceHook,
+  bf16CompressWrapper,
   type CommHook,
   fp16CompressHook,
+  fp16CompressWrapper,
 } from '../../../src/ddp/hooks/comm-hooks.ts'
 import type { GradBucket } from '../../../src/ddp/hooks/grad-bucket.ts'
 import { Int8State, int8CompressHook } from '../../../src/ddp/hooks/int8-hook.ts'
@@ -386,4 +388,9 @@ test('a hook that one rank registers after compiling is refused, since its steps
     /registerCommHook: a step of this model has been compiled already/,
   )
   endAll([one])
+})
+
+test('a wrapped hook names its wrapper when it gets no bucket', () => {
+  for (const wrapper of [fp16CompressWrapper, bf16CompressWrapper])
+    expect(() => wrapper(allreduceHook)(null, [] as never)).toThrow(/Wrapper: bucket must be/)
 })
