@@ -1,6 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import * as schedules from '../../../src/optim/lr-scheduler/index.ts'
-import type { AnyScheduler, LRScheduler, Schedulable } from '../../../src/optim/lr-scheduler/scheduler.ts'
+import type {
+  AnyScheduler,
+  LRScheduler,
+  Schedulable,
+} from '../../../src/optim/lr-scheduler/scheduler.ts'
 import type { ParamGroup } from '../../../src/optim/settings.ts'
 import { TabringError } from '../../../src/util/errors.ts'
 import golden from '../../golden/optim.json'
