@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { defineConfig, type Plugin } from 'vite'
+import { entries } from './scripts/entries.ts'
 import { thirdPartyNotices } from './scripts/third-party-notices.ts'
 
 const notices = thirdPartyNotices(import.meta.dirname)
@@ -19,7 +20,7 @@ const loadedWhenUsed: Plugin = {
   },
 }
 
-/** The library as others import it: a module with its chunks and workers, which import nothing from outside. */
+/** The library as others import it: its entry points with their chunks and workers, which import nothing from outside. */
 export default defineConfig({
   plugins: [notices.bundle, loadedWhenUsed],
   // Its workers lie beside it, wherever that is.
@@ -31,9 +32,14 @@ export default defineConfig({
     minify: false,
     sourcemap: true,
     lib: {
-      entry: join(import.meta.dirname, 'src', 'index.ts'),
+      // `nn/functional` is src/entries/nn/functional.ts.
+      entry: Object.fromEntries(
+        entries.map(({ file }) => [
+          file.replace(/^src\/entries\/|\.ts$/g, ''),
+          join(import.meta.dirname, file),
+        ]),
+      ),
       formats: ['es'],
-      fileName: 'index',
     },
     // Errors carry their class's name.
     rolldownOptions: { output: { keepNames: true } },

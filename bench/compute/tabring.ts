@@ -4,10 +4,10 @@ import { compile } from '../../src/graph/compile/compile.ts'
 import { crossEntropy } from '../../src/graph/functions/linear.ts'
 import { Runtime } from '../../src/graph/memory/runtime.ts'
 import type { StepProgram } from '../../src/graph/plan/step-program.ts'
-import { models } from '../../src/nn/models.ts'
 import type { Module } from '../../src/nn/module.ts'
 import { AdamW } from '../../src/optim/adam.ts'
 import { type TensorType, tensorType } from '../../src/util/shape.ts'
+import { models } from '../../tests/support/models.ts'
 import {
   adam,
   type Batch,

@@ -1,4 +1,4 @@
-import { type InitProcessGroupOptions, lendPage } from '../../src/index.ts'
+import { type InitProcessGroupOptions, lendPage } from '../../src/entries/distributed.ts'
 import type {
   CollectiveTask,
   FromWorker,

@@ -1,21 +1,15 @@
-import { SplitProgram } from '../../src/graph/run/split-program.ts'
 import {
-  cnn,
-  compile,
-  crossEntropy,
-  gpu,
   layersOf,
   layerTimes,
-  type Module,
-  manualSeed,
   type PipelineOptions,
   pipeline,
-  resnet50,
   ScheduleGPipe,
-  SGD,
-  type Tensor,
-  tensorType,
-} from '../../src/index.ts'
+} from '../../src/entries/distributed/split.ts'
+import { compile, gpu, manualSeed, type Tensor, tensorType } from '../../src/entries/index.ts'
+import { crossEntropy } from '../../src/entries/nn/functional.ts'
+import { cnn, type Module, resnet50 } from '../../src/entries/nn.ts'
+import { SGD } from '../../src/entries/optim.ts'
+import { SplitProgram } from '../../src/graph/run/split-program.ts'
 import { type Split, type SplitFacts, type SplitTask, sizeOf } from './task.ts'
 import { tasksOf, tasksOfWhole } from './tasks.ts'
 

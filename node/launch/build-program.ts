@@ -7,7 +7,7 @@ import type { Plugin } from 'vite'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { importTool } from './import-tool.ts'
 import { nearestUp } from './nearest-up.ts'
-import { library, rankConsole, rankPage } from './own-files.ts'
+import { entryPoint, library, rankConsole, rankPage } from './own-files.ts'
 
 export interface BuiltProgram {
   /** The folder with rank.html. */
@@ -38,9 +38,10 @@ function libraryPlugin(library: string): Plugin {
     name: 'tabring-library',
     enforce: 'pre',
     async resolveId(name, importer) {
-      if (name !== 'tabring') return undefined
+      const own = entryPoint(name, library)
+      if (own === undefined) return undefined
       const found = await this.resolve(name, importer, { skipSelf: true })
-      return found ?? library
+      return found ?? own
     },
   }
 }

@@ -6,7 +6,7 @@ import { dirname, join, parse, resolve, sep } from 'node:path'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { makeFolder } from '../make-folder.ts'
 import { nearestUp } from './nearest-up.ts'
-import { library, libraryTypes } from './own-files.ts'
+import { library, libraryPaths } from './own-files.ts'
 
 export interface CheckOptions {
   /** Ends the check: its process is killed, and `checkTypes` throws the signal's reason. */
@@ -181,7 +181,7 @@ function ownConfig(module: string, found: FoundConfig | null): object {
       // Its default is the folder of this very file.
       rootDir: parse(module).root,
       ...(!isInstalled && {
-        paths: { ...Object.fromEntries(absolute), tabring: [libraryTypes] },
+        paths: { ...Object.fromEntries(absolute), ...libraryPaths },
       }),
     },
   }

@@ -75,7 +75,7 @@ Examples:
     srun -n 8 npx tabring run train.ts
   (Tested with Slurm's variables, but not on a Slurm cluster.)
 
-The module runs in each tab. It imports { env, args } from "tabring": env.RANK, env.LOCAL_RANK, env.WORLD_SIZE and the other variables
+The module runs in each tab. It imports { env, args } from "tabring/distributed": env.RANK, env.LOCAL_RANK, env.WORLD_SIZE and the other variables
 of npx tabring docs launching. Variables of the shell reach it by --env alone. The program is its top level, or the async function that it exports as default: await everything you start there.
 `
 

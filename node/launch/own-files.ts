@@ -14,10 +14,24 @@ export const rankConsole = isRepository
   ? join(repository, 'src', 'rank-console.ts')
   : join(here, 'console.js')
 
-/** What `import 'tabring'` means where the user's project has not installed it. */
-export const library = isRepository
-  ? join(repository, 'src', 'index.ts')
-  : join(here, '..', 'index.js')
+/** The folder of the library's entry points, for a project that has not installed the package. */
+export const library = isRepository ? join(repository, 'src', 'entries') : join(here, '..')
 
-/** The types of `library`. */
-export const libraryTypes = isRepository ? library : join(here, '..', 'types', 'index.d.ts')
+/** Returns the entry point in `folder` that a program imports by `name`, `tabring` or `tabring/nn`; undefined for another name. */
+export function entryPoint(name: string, folder: string): string | undefined {
+  if (!/^tabring(?:\/|$)/.test(name)) return undefined
+  const path = join(
+    folder,
+    `${name.slice('tabring/'.length) || 'index'}${isRepository ? '.ts' : '.js'}`,
+  )
+  return existsSync(path) ? path : undefined
+}
+
+const types = isRepository ? library : join(here, '..', 'types', 'entries')
+const suffix = isRepository ? '.ts' : '.d.ts'
+
+/** Where TypeScript finds the types of `library`: its option `paths`. */
+export const libraryPaths = {
+  tabring: [join(types, `index${suffix}`)],
+  'tabring/*': [join(types, `*${suffix}`)],
+}

@@ -4,12 +4,12 @@ import { type InputTypes, prepare, type TracedFunction } from '../../src/graph/p
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { charRnn } from '../../src/nn/char-rnn.ts'
 import { gpt } from '../../src/nn/gpt.ts'
-import { models } from '../../src/nn/models.ts'
 import type { Module } from '../../src/nn/module.ts'
 import { resnet18, resnet34, resnet50 } from '../../src/nn/resnet.ts'
 import { AdamW } from '../../src/optim/adam.ts'
 import { markdownTable } from '../../src/util/markdown.ts'
 import { tensorType } from '../../src/util/shape.ts'
+import { models } from '../../tests/support/models.ts'
 import { madeBy } from './made-by.ts'
 
 /** A GPU with WebGPU's default limits. */

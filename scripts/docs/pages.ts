@@ -1,4 +1,5 @@
 import { backendsPage } from './backends-page.ts'
+import { pageWithEntries } from './entries-table.ts'
 import { errorsPage } from './errors-page.ts'
 import { memoryPage } from './memory-page.ts'
 import { opsPage } from './ops-page.ts'
@@ -8,6 +9,7 @@ import { switchesPage } from './switches-page.ts'
 
 /** Pages generated from lists in the code, whole or in part, by path. */
 export const pages = {
+  'docs/reference/api.md': pageWithEntries,
   'docs/reference/backends.md': backendsPage,
   'docs/reference/errors.md': errorsPage,
   'docs/how-it-works/memory.md': memoryPage,

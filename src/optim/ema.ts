@@ -20,8 +20,6 @@ import {
 } from './ema-state.ts'
 import { checkSetting } from './settings.ts'
 
-export type { AveragedTensor, EmaState } from './ema-state.ts'
-
 export interface EmaOptions {
   /** Weight of the old average in an update; default 0.999. */
   decay?: number

@@ -28,10 +28,18 @@ beforeAll(async () => {
 afterAll(() => rm(project, { recursive: true, force: true }))
 
 test('its types are enough for a strict program', async () => {
-  const flags = '--noEmit --strict --target es2023 --module esnext --moduleResolution bundler'
+  const flags =
+    '--noEmit --strict --skipLibCheck false --target es2023 --module esnext --moduleResolution bundler'
   const args = [...flags.split(' '), '--lib', 'es2023,dom', 'page.ts', 'rank.ts']
   const received = await run(tool('.bin', 'tsc'), args, { cwd: project }).catch((error) => error)
   expect(received.stdout).toBe('')
+})
+
+test('a program in Node trains with several entry points, which share classes and functions', async () => {
+  const { stdout } = await run(process.execPath, ['program.mjs'], { cwd: project })
+  const { losses, shared } = JSON.parse(stdout)
+  expect(losses.at(-1)).toBeLessThan(losses[0] - 0.05)
+  expect(shared).toEqual([true, true, true])
 })
 
 // Its lib has no WebGPU, and its arrays have no type parameter.
@@ -102,7 +110,7 @@ test('its command runs a module of the project, with the packages that it asks f
   await writeFile(
     join(project, 'train.ts'),
     [
-      "import { env, TabringError } from 'tabring'",
+      "import { TabringError } from 'tabring'; import { env } from 'tabring/distributed'",
       'const size: number = Number(env.WORLD_SIZE)',
       "console.log('rank', env.RANK, 'of', size)",
       'function step(batch: { size: number }): void {',

@@ -19,7 +19,7 @@ test('three ranks have environment, arguments, packages, output by rank, and Web
   await write(
     'train.ts',
     "import { answer } from 'some-package'",
-    "import { args, env, reportProgress } from 'tabring'",
+    "import { args, env, reportProgress } from 'tabring/distributed'",
     "import { meet } from './meet.ts'",
     'export default async function main(given: { env: typeof env; args: readonly string[] }) {',
     '  const met = await meet()',

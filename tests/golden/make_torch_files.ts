@@ -4,8 +4,8 @@ import { runnerImport } from 'vite'
 
 // Writes tabring-tensors.pt, tabring-values.pt and tabring-run.pt with this library, for torch_files.py to read: npx tsx tests/golden/make_torch_files.ts
 const file = (name: string) => resolve(import.meta.dirname, 'torch-files', name)
-const { module } = await runnerImport<typeof import('../../src/index.ts')>(
-  resolve(import.meta.dirname, '../../src/index.ts'),
+const { module } = await runnerImport<typeof import('../support/library.ts')>(
+  resolve(import.meta.dirname, '../support/library.ts'),
 )
 for (const [from, to] of [
   ['tensors.pt', 'tabring-tensors.pt'],

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import * as dist from '../../src/distributed/index.ts'
-import type { CollectiveArray, Float16Elements } from '../../src/index.ts'
+import type { CollectiveArray, Float16Elements } from '../../src/entries/distributed.ts'
+import * as dist from '../../src/entries/distributed.ts'
 import { Float16Bits } from '../../src/peer/collective/float16-bits.ts'
 import type { ProcessGroup } from '../../src/peer/group/group.ts'
 import { meshOf, ringOf } from '../support/process-ring.ts'

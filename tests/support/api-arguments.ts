@@ -2,16 +2,12 @@ import { writeZip } from '../../src/data/zip.ts'
 import { GradBucket } from '../../src/ddp/hooks/grad-bucket.ts'
 import { Bucket } from '../../src/graph/trace/bucket.ts'
 import type { BucketPlace } from '../../src/graph/trace/exchange.ts'
-import * as api from '../../src/index.ts'
 import { Pipe } from '../../src/parallel/pipeline/pipe.ts'
 import numpy from '../golden/npy.json'
 import { hiddenMethods } from './class-members.ts'
+import * as api from './library.ts'
 
 /** What the spec of arguments calls: every exported function and class, and arguments with which each works. */
-
-/** Whether it is an object that `export * as name` makes. */
-const isNamespace = (value: unknown): value is Record<string, unknown> =>
-  Object.prototype.toString.call(value) === '[object Module]'
 
 export const isClass = (value: Callable): boolean =>
   /^class\b/.test(Function.prototype.toString.call(value))
@@ -21,12 +17,11 @@ const hidden = hiddenMethods()
 /** Static methods as their source has them. */
 export const unbound = new WeakMap<Callable, Callable>()
 
-function* exportsOf(members: object, prefix = ''): Iterable<[name: string, value: Callable]> {
+function* exportsOf(members: object): Iterable<[name: string, value: Callable]> {
   for (const [name, value] of Object.entries(members)) {
-    if (typeof value === 'function') {
-      yield [prefix + name, value as Callable]
-      if (isClass(value as Callable)) yield* staticMethods(value, prefix + name)
-    } else if (isNamespace(value)) yield* exportsOf(value, `${name}.`)
+    if (typeof value !== 'function') continue
+    yield [name, value as Callable]
+    if (isClass(value as Callable)) yield* staticMethods(value, name)
   }
 }
 
@@ -63,7 +58,7 @@ export const leftOut: Readonly<Record<string, string>> = {
   WebSocketStore: madeInside,
   'WebSocketStore.open': 'openStore calls it, with a link that it has checked',
   Work: madeInside,
-  'parallel.Sent': madeInside,
+  Sent: madeInside,
   Optimizer: 'is abstract',
   DeviceMesh: 'initDeviceMesh makes it',
   ReplicaCheck: 'ReplicaCheck.create makes it',
@@ -84,20 +79,15 @@ export const leftOut: Readonly<Record<string, string>> = {
   TabringError: isError,
 }
 
-const isLeftOut = (name: string): boolean =>
-  Object.hasOwn(leftOut, name) || Object.hasOwn(leftOut, name.replace(/^distributed\./, ''))
-
 /** Exports that Node cannot call with right arguments, and why: their errors may be about that. */
 export const withoutRight: Readonly<Record<string, string>> = {
   decodeImage: 'needs a browser',
   defaultRuntime: 'needs a GPU',
   openGpu: 'needs a GPU',
   'OpfsStore.open': 'needs a browser',
-  'distributed.OpfsStore.open': 'needs a browser',
   openStore: 'needs a server',
-  'distributed.openStore': 'needs a server',
-  'distributed.recv': 'needs a second rank',
-  'distributed.send': 'needs a second rank',
+  recv: 'needs a second rank',
+  send: 'needs a second rank',
   'parallel.recv': 'needs a second rank',
   'parallel.send': 'needs a second rank',
   runElastic: 'needs a launcher',
@@ -105,15 +95,22 @@ export const withoutRight: Readonly<Record<string, string>> = {
 }
 
 /** Exports that make the default group, which the others need. */
-export const makesGroup: readonly string[] = [
-  'initProcessGroup',
-  'distributed.initProcessGroup',
-  'runElastic',
+export const makesGroup: readonly string[] = ['initProcessGroup', 'runElastic']
+
+/** What `entry` exports under a name that an earlier entry point has for something else, as `entry.name`. */
+const namesakes = (entry: string, members: object): [name: string, value: Callable][] => {
+  const own = Object.entries(members).filter(([name, value]) => Reflect.get(api, name) !== value)
+  return [...exportsOf(Object.fromEntries(own))].map(([name, value]) => [`${entry}.${name}`, value])
+}
+
+export const exported: readonly [name: string, value: Callable][] = [
+  // In the order of a module's names, which those of a module runner are not in.
+  ...[...exportsOf(api)].sort(([a], [b]) => (a < b ? -1 : 1)),
+  ...namesakes('distributed', api.distributed),
+  ...namesakes('parallel', api.parallel),
 ]
 
-export const exported: readonly [name: string, value: Callable][] = [...exportsOf(api)]
-
-export const called = exported.filter(([name]) => !isLeftOut(name))
+export const called = exported.filter(([name]) => !Object.hasOwn(leftOut, name))
 
 export const call = (value: Callable, args: readonly unknown[]): unknown =>
   isClass(value) ? Reflect.construct(value, args) : value(...args)
@@ -266,14 +263,14 @@ const ofTensors: Readonly<Record<string, (make: Make) => unknown[]>> = {
   triu: (make) => [make(square), 0],
   unsqueeze: (make) => [make(square), 0],
   'parallel.gather': (make) => [[make(square)], 'reference', 0],
-  'parallel.parallelApply': (make) => [[linear()], [[make(square)]], 0],
+  parallelApply: (make) => [[linear()], [[make(square)]], 0],
   'parallel.recv': () => [square, 1, {}],
   'parallel.replicate': () => [linear(), ['reference']],
   'parallel.scatter': (make) => [[make(square)], ['reference'], 0],
   'parallel.send': (make) => [make(square), 1],
   clipGradNorm: () => [parameters(), 1, {}],
   clipGradValue: () => [parameters(), 1],
-  'amp.autocast': () => [{}, () => 0],
+  autocast: () => [{}, () => 0],
   dataParallel: (make) => [linear(), [make(square)], { deviceIds: ['reference'] }],
   packPaddedSequence: (make) => [make([2, 2, 2]), [2, 1], {}],
   padPackedSequence: (make) => [{ data: make([2, 2, 2]), lengths: [2, 1], batchFirst: false }, {}],
@@ -462,22 +459,22 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   RMSprop: () => [parameters(), { lr: 0.1 }],
   SGD: () => [parameters(), { lr: 0.1 }],
   ExponentialMovingAverage: () => [parameters(), {}],
-  'lrScheduler.LRScheduler': () => [sgd()],
-  'lrScheduler.ChainedScheduler': () => [[exponential()]],
-  'lrScheduler.SequentialLR': () => {
+  LRScheduler: () => [sgd()],
+  ChainedScheduler: () => [[exponential()]],
+  SequentialLR: () => {
     const scheduler = exponential()
     return [scheduler.optimizer, [scheduler], []]
   },
-  'lrScheduler.CosineAnnealingLR': () => [sgd(), 2, {}],
-  'lrScheduler.CosineAnnealingWarmRestarts': () => [sgd(), 2, {}],
-  'lrScheduler.ConstantLR': () => [sgd(), {}],
-  'lrScheduler.ExponentialLR': () => [sgd(), 0.9],
-  'lrScheduler.LambdaLR': () => [sgd(), () => 1],
-  'lrScheduler.LinearLR': () => [sgd(), {}],
-  'lrScheduler.MultiStepLR': () => [sgd(), [1], {}],
-  'lrScheduler.StepLR': () => [sgd(), 1, {}],
-  'lrScheduler.OneCycleLR': () => [sgd(), 1, { totalSteps: 4 }],
-  'lrScheduler.ReduceLROnPlateau': () => [sgd(), {}],
+  CosineAnnealingLR: () => [sgd(), 2, {}],
+  CosineAnnealingWarmRestarts: () => [sgd(), 2, {}],
+  ConstantLR: () => [sgd(), {}],
+  ExponentialLR: () => [sgd(), 0.9],
+  LambdaLR: () => [sgd(), () => 1],
+  LinearLR: () => [sgd(), {}],
+  MultiStepLR: () => [sgd(), [1], {}],
+  StepLR: () => [sgd(), 1, {}],
+  OneCycleLR: () => [sgd(), 1, { totalSteps: 4 }],
+  ReduceLROnPlateau: () => [sgd(), {}],
   DataParallel: () => [linear(), { deviceIds: ['reference'] }],
   initDeviceMesh: () => ['reference', [1], {}],
   layersOf: () => [linear(), ''],
@@ -490,7 +487,6 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   replicate: () => [linear(), {}],
   fullyShard: () => [linear(), {}],
   parallelizeModule: () => [linear(), deviceMesh(), {}],
-  memoryPair: () => [api.systemEnv, {}],
   OpfsStore: () => ['name'],
   'CharTokenizer.of': () => ['ab'],
   'Float16Bits.encode': () => [floats()],
@@ -501,7 +497,6 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   PrefixStore: () => ['prefix', new api.HashStore()],
   openStore: () => [api.newRoomUrl('wss://example.invalid/'), {}],
   device: () => ['webgpu', 0],
-  formatDevice: () => ['reference'],
   runtimeOf: () => ['reference'],
   setDefaultDevice: () => ['reference'],
   setNumThreads: () => [1],
@@ -574,15 +569,14 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
 
 /** The same of an export that is no function of tensors. */
 export function otherArguments(name: string): unknown[] {
-  const own = [name, name.replace(/^distributed\./, '')].find((one) => Object.hasOwn(ofOthers, one))
-  return own ? ofOthers[own]() : []
+  return Object.hasOwn(ofOthers, name) ? ofOthers[name]() : []
 }
 
 /** Exports that work without their arguments. */
 const withoutArguments = `bytePairTokenizer opfsFileStore randomHorizontalFlip launcherFolder Int8State
   PowerSgdState isBackendAvailable getProcessGroup HashStore GELU LeakyReLU Sigmoid SiLU Softplus Tanh
   ModuleDict ModuleList Dropout ReLU BCELoss BCEWithLogitsLoss CrossEntropyLoss HuberLoss KLDivLoss L1Loss
-  MSELoss NLLLoss SmoothL1Loss cnn mlp Module Sequential amp.GradScaler GradScaler ColwiseParallel
+  MSELoss NLLLoss SmoothL1Loss cnn mlp Module Sequential GradScaler ColwiseParallel
   RowwiseParallel exportTrace`
 
 /** Those of which arguments are known. */

@@ -1,4 +1,4 @@
-import { TabringError } from '../../src/index.ts'
+import { TabringError } from '../../src/entries/index.ts'
 import { seededRandom } from '../../src/util/virtual-env.ts'
 import { type Callable, withoutRight, wrongValues } from './api-arguments.ts'
 import { parameterName, unnamed } from './parameter-names.ts'

@@ -1,8 +1,8 @@
-import { createProcessGroup, destroyProcessGroup } from '../../src/distributed/index.ts'
-import * as api from '../../src/index.ts'
+import { createProcessGroup, destroyProcessGroup } from '../../src/entries/distributed.ts'
 import { exported, isClass } from './api-arguments.ts'
 import { leftOutMethods, prototypesOf } from './api-methods.ts'
 import { hiddenMethods } from './class-members.ts'
+import * as api from './library.ts'
 
 /** What the spec of ends calls: every public method of an object that has ended, by each method that ends it. */
 

@@ -1,7 +1,7 @@
-import * as api from '../../src/index.ts'
 import { type Callable, called, exported, isClass } from './api-arguments.ts'
 import { isMade, makerOf, prototypesOf } from './api-methods.ts'
 import { classMembers } from './class-members.ts'
+import * as api from './library.ts'
 
 /** What the spec of fields sets: every public field that may be set, of objects made with right arguments. */
 
@@ -119,8 +119,8 @@ export const isLayer = (value: Callable): boolean => value.prototype instanceof 
 
 /** Layers whose options, if any, say only which parameters they have, and models that are made of layers. */
 export const withoutSettings: readonly string[] =
-  `DistributedDataParallel Sigmoid SiLU Tanh RotaryEmbedding CharRnn ModuleDict ModuleList
-  ReLU Sequential ResNet DataParallel`.split(/\s+/)
+  `CharRnn DataParallel DistributedDataParallel ModuleDict ModuleList ReLU ResNet RotaryEmbedding
+  Sequential SiLU Sigmoid Tanh`.split(/\s+/)
 
 /** Layers with the settings that they show. */
 export const layerSettings = (): readonly {

@@ -1,5 +1,5 @@
 import { Trace, withTrace } from '../../src/graph/trace/trace.ts'
-import * as api from '../../src/index.ts'
+import { systemEnv } from '../../src/util/env.ts'
 import {
   type Callable,
   call,
@@ -10,6 +10,7 @@ import {
   otherArguments,
 } from './api-arguments.ts'
 import { hiddenMethods } from './class-members.ts'
+import * as api from './library.ts'
 
 /** What the spec of methods calls: every public method of the exported classes, on objects made with right arguments. */
 
@@ -53,7 +54,7 @@ const makers: Readonly<Record<string, () => object>> = {
 }
 
 function group(): api.ProcessGroup {
-  return new api.ProcessGroup({ rank: 0, size: 1, epoch: 0, links: new Map(), env: api.systemEnv })
+  return new api.ProcessGroup({ rank: 0, size: 1, epoch: 0, links: new Map(), env: systemEnv })
 }
 
 const replicaCheck = await api.ReplicaCheck.create(new api.ReferenceRuntime(), [])
@@ -116,7 +117,7 @@ export const prototypesOf = (value: Callable): object[] => {
 
 /** What makes an object of an exported class. */
 export const makerOf = (name: string, value: Callable): (() => object) =>
-  makers[name.replace(/^distributed\./, '')] ?? (() => call(value, otherArguments(name)) as object)
+  makers[name] ?? (() => call(value, otherArguments(name)) as object)
 
 export const methodsWithArguments: readonly string[] = Object.keys(right)
 

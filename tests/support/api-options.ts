@@ -1,5 +1,5 @@
+import { ones } from '../../src/entries/index.ts'
 import { Trace, withTrace } from '../../src/graph/trace/trace.ts'
-import { ones } from '../../src/index.ts'
 import {
   call,
   called,
@@ -37,10 +37,10 @@ export const mixedKinds: Readonly<Record<string, readonly string[]>> = {
 
 /** Options that the promise of a `Work` or a later call checks. */
 export const leftOutOptions: readonly string[] = [
-  'distributed.isend group',
-  'distributed.irecv group',
-  'distributed.P2POp group',
-  'distributed.P2POp tag',
+  'isend group',
+  'irecv group',
+  'P2POp group',
+  'P2POp tag',
 ]
 
 const unknown = 'noSuchOption'

@@ -1,4 +1,4 @@
-import * as dist from '../../src/distributed/index.ts'
+import * as dist from '../../src/entries/distributed.ts'
 import type { ElementArray, ReduceOp } from '../../src/peer/collective/element.ts'
 import type { ProcessGroup } from '../../src/peer/group/group.ts'
 import { seededRandom } from '../../src/util/virtual-env.ts'

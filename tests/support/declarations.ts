@@ -168,9 +168,12 @@ const inferred = (node: unknown): string[] => {
   return Object.values(syntax).flatMap(inferred)
 }
 
-/** What declarations that `entry` gives out mention and `entry` does not give out: `file#name`, and by whom. */
-export function unnamedTypes(all: Declarations, entry: string): Map<string, string[]> {
-  const known = publicPlaces(all, entry)
+/** What declarations that `entries` give out mention and no entry gives out: `file#name`, and by whom. */
+export function unnamedTypes(
+  all: Declarations,
+  ...entries: readonly string[]
+): Map<string, string[]> {
+  const known = new Map(entries.flatMap((entry) => [...publicPlaces(all, entry)]))
   const unnamed = new Map<string, string[]>()
   for (const [by, { file, name }] of known) {
     const declarations = all.get(file)!.declared.get(name)

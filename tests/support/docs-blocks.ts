@@ -1,16 +1,23 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import * as library from '../../src/index.ts'
+import { entries } from '../../scripts/entries.ts'
 import { parse } from './declarations.ts'
+import * as library from './library.ts'
 import type { CodeBlock } from './markdown.ts'
 import { repository } from './repository.ts'
 
 // Makes modules of the `ts` blocks of the documentation: with their page's preamble, and with the library's names that they use.
 
-/** Every name that `tabring` exports, types too. */
-const exported = [
-  ...parse('index.ts', readFileSync(join(repository, 'src/index.ts'), 'utf8')).exported.keys(),
-]
+/** Entry points by the names that they export, types too. Of a name that several have, the first one. */
+const homes = new Map(
+  entries
+    .flatMap(({ specifier, file }) =>
+      [...parse(file, readFileSync(join(repository, file), 'utf8')).exported.keys()].map(
+        (name): [string, string] => [name, specifier],
+      ),
+    )
+    .reverse(),
+)
 const values = new Set(Object.keys(library))
 
 /** Import statements at the beginning of a line. */
@@ -32,24 +39,23 @@ export function moduleOf({ text, file }: CodeBlock, preamble: string): string {
   const body = `async function block() {\n${code}}\nawait block()\n`
   const taken = [...preamble.matchAll(/^ *(?:const|function) (\w+)/gm)].map(([, name]) => name)
   // A block with its own imports must have all that it needs.
-  const isWhole = /from 'tabring'/.test(own)
-  const names = exported.filter(
-    (name) =>
-      !isWhole &&
-      !binds(own, name) &&
-      !taken.includes(name) &&
-      uses(code, name) &&
-      !binds(code, name),
-  )
-  const lines = names.map(
-    (name) => `import ${values.has(name) ? '' : 'type '}{ ${name} } from 'tabring'\n`,
-  )
+  const isWhole = /from 'tabring[/']/.test(own)
+  const lines = [...homes]
+    .filter(
+      ([name]) =>
+        !binds(own, name) &&
+        !taken.includes(name) &&
+        (uses(preamble, name) || (!isWhole && uses(code, name) && !binds(code, name))),
+    )
+    .map(([name, home]) => `import ${values.has(name) ? '' : 'type '}{ ${name} } from '${home}'\n`)
   return `${own}${lines.join('')}${preamble}\n${body}export {}\n`
 }
 
 /** Returns a module as one that computes on the CPU with the library's sources. */
 export const onCpu = (source: string): string => {
-  const index = JSON.stringify(join(repository, 'src/index.ts'))
-  const code = source.replaceAll(/from 'tabring'/g, `from ${index}`)
-  return `import { setDefaultDevice as onCpu } from ${index}\nonCpu('cpu')\n${code}`
+  const places = new Map(
+    entries.map(({ specifier, file }) => [specifier, JSON.stringify(join(repository, file))]),
+  )
+  const code = source.replaceAll(/from '(tabring[^']*)'/g, (_, name) => `from ${places.get(name)}`)
+  return `import { setDefaultDevice as onCpu } from ${places.get('tabring')}\nonCpu('cpu')\n${code}`
 }

@@ -7,9 +7,13 @@ import type { Run } from './launcher-process.ts'
  * fewer ranks commits again and again until a larger one follows it; `loose`: two runs are under way at once.
  */
 const program = `
-import {
-  AdamW, args, compile, DistributedDataParallel, env, Linear, manualSeed, mseLoss, ReLU, runElastic, saveModel, Sequential, tensorType,
-} from 'tabring'
+import { compile, manualSeed, tensorType } from 'tabring'
+import { saveModel } from 'tabring/checkpoint'
+import { args, env, runElastic } from 'tabring/distributed'
+import { Linear, ReLU, Sequential } from 'tabring/nn'
+import { mseLoss } from 'tabring/nn/functional'
+import { DistributedDataParallel } from 'tabring/nn/parallel'
+import { AdamW } from 'tabring/optim'
 
 const has = (what: string, step: number) => args.includes(what + '=' + env.RESTART_COUNT + '/' + env.RANK + '/' + step)
 const numbers = (seed: number) => Float32Array.from({ length: 64 }, (_, i) => Math.sin(seed + i * 0.37))

@@ -2,13 +2,13 @@ import { crossEntropy } from '../../src/graph/functions/losses.ts'
 import type { TracedFunction } from '../../src/graph/plan/prepare.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import type { Gpt, GptConfig } from '../../src/nn/gpt.ts'
-import { models } from '../../src/nn/models.ts'
 import type { Module } from '../../src/nn/module.ts'
 import type { AdamW } from '../../src/optim/adam.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import goldenText from '../golden/attention.json?raw'
 import { formulaUniform, formulaWord } from './formula-data.ts'
 import type { GoldenResult } from './golden.ts'
+import { models } from './models.ts'
 
 // A GPT that PyTorch trained (tests/golden/attention.py).
 

@@ -46,7 +46,7 @@ export function receivedByRank(stdout: string): Record<string, string>[] {
 
 /** A module of a user's that joins the other ranks over WebRTC, by the launcher's environment, and hears from each. */
 const syncPoint = [
-  "import { destroyProcessGroup, distributed as dist, env, initProcessGroup } from 'tabring'",
+  "import * as dist from 'tabring/distributed'; import { destroyProcessGroup, env, initProcessGroup } from 'tabring/distributed'",
   'export async function meet(): Promise<string[]> {',
   "  await initProcessGroup({ initMethod: 'env://', backend: 'webrtc' })",
   '  const ranks = await dist.allGatherObject(new Array(+env.WORLD_SIZE), env.RANK)',

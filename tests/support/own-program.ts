@@ -1,14 +1,10 @@
 import { parseTrainConfig } from '../../demos/experiments.ts'
 import { epochOrder, stepsPerEpoch } from '../../src/data/shares.ts'
+import type { CollectiveGroup } from '../../src/entries/distributed.ts'
+import { compile, manualSeed } from '../../src/entries/index.ts'
+import { DistributedDataParallel, paramDigest } from '../../src/entries/nn/parallel.ts'
+import { AdamW } from '../../src/entries/optim.ts'
 import type { AnyRuntime } from '../../src/graph/memory/runtime.ts'
-import {
-  AdamW,
-  type CollectiveGroup,
-  compile,
-  DistributedDataParallel,
-  manualSeed,
-  paramDigest,
-} from '../../src/index.ts'
 import { batchArrays } from '../../src/trainer/evaluate/share-batches.ts'
 import type { TrainConfigInput } from '../../src/trainer/settings/config.ts'
 import { learningRateOf } from '../../src/trainer/settings/demo-meta.ts'

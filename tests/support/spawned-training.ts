@@ -1,14 +1,8 @@
-import {
-  compile,
-  DistributedDataParallel,
-  Linear,
-  manualSeed,
-  mseLoss,
-  ReLU,
-  Sequential,
-  SGD,
-  tensorType,
-} from '../../src/index.ts'
+import { compile, manualSeed, tensorType } from '../../src/entries/index.ts'
+import { mseLoss } from '../../src/entries/nn/functional.ts'
+import { DistributedDataParallel } from '../../src/entries/nn/parallel.ts'
+import { Linear, ReLU, Sequential } from '../../src/entries/nn.ts'
+import { SGD } from '../../src/entries/optim.ts'
 import { updateStep } from './update-step.ts'
 
 const width = 8

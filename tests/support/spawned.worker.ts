@@ -1,11 +1,11 @@
+import * as dist from '../../src/entries/distributed.ts'
 import {
   destroyProcessGroup,
-  distributed as dist,
   env,
   getWorldSize,
   initProcessGroup,
   serveRank,
-} from '../../src/index.ts'
+} from '../../src/entries/distributed.ts'
 import { trainHere } from './spawned-training.ts'
 
 /** What one rank of a spawn does. */

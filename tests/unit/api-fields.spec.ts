@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { destroyProcessGroup, initProcessGroup } from '../../src/distributed/index.ts'
-import { compile, Parameter } from '../../src/index.ts'
+import { destroyProcessGroup, initProcessGroup } from '../../src/entries/distributed.ts'
+import { compile } from '../../src/entries/index.ts'
+import { Parameter } from '../../src/entries/nn.ts'
 import { called, wrongValues } from '../support/api-arguments.ts'
 import { complaint } from '../support/api-attempts.ts'
 import {

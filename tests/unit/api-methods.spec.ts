@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { destroyProcessGroup, initProcessGroup } from '../../src/distributed/index.ts'
+import { destroyProcessGroup, initProcessGroup } from '../../src/entries/distributed.ts'
 import { Trace, withTrace } from '../../src/graph/trace/trace.ts'
 import { exported } from '../support/api-arguments.ts'
 import { attemptsOf, complaint, complaintOf, isPromise } from '../support/api-attempts.ts'

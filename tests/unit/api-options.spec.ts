@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
-import { destroyProcessGroup, initProcessGroup } from '../../src/distributed/index.ts'
-import { setDefaultDevice } from '../../src/index.ts'
+import { destroyProcessGroup, initProcessGroup } from '../../src/entries/distributed.ts'
+import { setDefaultDevice } from '../../src/entries/index.ts'
 import { complaint } from '../support/api-attempts.ts'
 import {
   errorOf,

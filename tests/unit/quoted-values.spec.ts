@@ -14,33 +14,24 @@ import { listServed, readFile } from '../../src/data/folder.ts'
 import { writeZip } from '../../src/data/zip.ts'
 import { expandNodeList } from '../../src/distributed/rendezvous/node-list.ts'
 import { tasksPerNode, wholeIn } from '../../src/distributed/rendezvous/slurm.ts'
+import { readSafetensors, writeSafetensors } from '../../src/entries/checkpoint.ts'
 import {
   CharTokenizer,
   CsvTable,
-  einsum,
-  HashStore,
   hostTensor,
-  initProcessGroup,
-  Linear,
-  load,
-  ModuleDict,
-  OpfsStore,
-  Parameter,
-  pad,
-  pipeline,
   randomSplit,
   readCsv,
   readIdx,
   readNpy,
   readNpz,
-  readSafetensors,
-  repeat,
-  SGD,
-  save,
-  stripModulePrefix,
   TensorDataset,
-  writeSafetensors,
-} from '../../src/index.ts'
+} from '../../src/entries/data.ts'
+import { pipeline } from '../../src/entries/distributed/split.ts'
+import { HashStore, initProcessGroup, OpfsStore } from '../../src/entries/distributed.ts'
+import { einsum, load, repeat, save } from '../../src/entries/index.ts'
+import { pad } from '../../src/entries/nn/functional.ts'
+import { Linear, ModuleDict, Parameter, stripModulePrefix } from '../../src/entries/nn.ts'
+import { SGD } from '../../src/entries/optim.ts'
 import { parseClientMessage } from '../../src/peer/room/messages.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { numberFormat } from '../../src/util/number-format.ts'

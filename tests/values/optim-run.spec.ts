@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest'
+import { CosineAnnealingLR, OneCycleLR } from '../../src/entries/optim/lr-scheduler.ts'
 import { compileAccumulated } from '../../src/graph/compile/compile-accumulated.ts'
 import { crossEntropy, stepScalar } from '../../src/graph/functions/linear.ts'
 import { ReferenceRuntime } from '../../src/graph/memory/runtime.ts'
@@ -9,7 +10,6 @@ import { AdamW } from '../../src/optim/adam.ts'
 import { clipGradNorm, clipGradValue } from '../../src/optim/clip.ts'
 import { ExponentialMovingAverage } from '../../src/optim/ema.ts'
 import { GradScaler } from '../../src/optim/grad-scaler.ts'
-import { CosineAnnealingLR, OneCycleLR } from '../../src/optim/lr-scheduler/index.ts'
 import { RMSprop } from '../../src/optim/rmsprop.ts'
 import { SGD } from '../../src/optim/sgd.ts'
 import {

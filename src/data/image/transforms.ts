@@ -8,8 +8,6 @@ import { isHostTensor } from '../samples.ts'
 import { crop, flipHorizontally, type PixelImage } from './pixels.ts'
 import { scaleTo } from './resize.ts'
 
-export type { TransformDescription } from '../descriptions.ts'
-
 /**
  * An image transform; does the same as torchvision's transform of the same name.
  *

@@ -19,7 +19,7 @@ export interface GroupConfig {
   eagerShare: number
 }
 
-export const groupDefaults: GroupConfig = { session: {}, deadlineMs: 30_000, eagerShare: 0.5 }
+const groupDefaults: GroupConfig = { session: {}, deadlineMs: 30_000, eagerShare: 0.5 }
 
 /** Options of `new ProcessGroup`. */
 export interface GroupOptions {

@@ -9,13 +9,7 @@ import { CollectiveGroup } from './collective-group.ts'
 import { gatherJson } from './gather-json.ts'
 import { type NonGroupMember, nonGroupMember } from './non-group-member.ts'
 
-export type { CollectiveOptions } from '../collective/collectives.ts'
-export {
-  type GroupConfig,
-  type GroupOptions,
-  type GroupStats,
-  groupDefaults,
-} from '../collective/membership.ts'
+export type { GroupConfig, GroupOptions } from '../collective/membership.ts'
 export type { CollectiveSpan } from '../collective/pending-collectives.ts'
 
 /** Options of `newGroup`. */

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { iceWithoutRoutePermissions } from '../../../node/chromium.ts'
 import { servePages } from '../../../node/own-pages.ts'
 import type { Served } from '../../../node/serve.ts'
-import type { InitProcessGroupOptions } from '../../../src/index.ts'
+import type { InitProcessGroupOptions } from '../../../src/entries/distributed.ts'
 import { newRoomUrl } from '../../../src/peer/room/room-url.ts'
 import type { CellsTab } from '../../e2e/fixtures/cells-page.ts'
 import {

@@ -23,7 +23,7 @@ test('a tab of Chromium and one of Firefox train one model, and hold equal param
 test('tabring run --browser firefox: two ranks of a program train, and print', async () => {
   await write(
     'train.ts',
-    "import { compile, DistributedDataParallel, env, initProcessGroup, Linear, mseLoss, SGD, tensorType } from 'tabring'",
+    "import { compile, tensorType } from 'tabring'; import { env, initProcessGroup } from 'tabring/distributed'; import { Linear } from 'tabring/nn'; import { mseLoss } from 'tabring/nn/functional'; import { DistributedDataParallel } from 'tabring/nn/parallel'; import { SGD } from 'tabring/optim'",
     "await initProcessGroup({ backend: 'webrtc' })",
     'const model = new DistributedDataParallel(new Linear(2, 1))',
     'const optimizer = new SGD(model.parameters(), { lr: 0.5 })',

@@ -18,7 +18,7 @@ useLauncherFolder()
 test('launch gives the local rank; a rank that fails the first time is started again with all others', async () => {
   await write(
     'train.ts',
-    "import { args, env } from 'tabring'",
+    "import { args, env } from 'tabring/distributed'",
     "console.log('start', env.RESTART_COUNT, env.ROOM_ID, args.join())",
     "if (env.RESTART_COUNT === '0') {",
     "  if (env.RANK === '0') Promise.reject(new Error('not awaited'))",
@@ -58,7 +58,7 @@ describe('several launchers on this machine', () => {
   test('two runs at once use different ports and rooms', async () => {
     await write(
       'train.ts',
-      "import { env } from 'tabring'",
+      "import { env } from 'tabring/distributed'",
       "import { meet } from './meet.ts'",
       'console.log(JSON.stringify({ met: (await meet()).join(), ...env }))',
     )
@@ -77,7 +77,7 @@ describe('several launchers on this machine', () => {
   test('two launchers with two tabs each make one run over HTTPS: one checkpoint is written, and both report a failure', async () => {
     await write(
       'train.ts',
-      "import { destroyProcessGroup, distributed as dist, env, getRngState, initProcessGroup, loadCheckpoint, manualSeed, openStore, saveCheckpoint } from 'tabring'",
+      "import { getRngState, manualSeed } from 'tabring'; import { loadCheckpoint, saveCheckpoint } from 'tabring/checkpoint'; import * as dist from 'tabring/distributed'; import { destroyProcessGroup, env, initProcessGroup, openStore } from 'tabring/distributed'",
       'let puts = 0',
       'const plain = fetch',
       "globalThis.fetch = (url, init) => { if (init?.method === 'PUT') puts++; return plain(url, init) }",
@@ -144,7 +144,7 @@ describe('several launchers on this machine', () => {
   test('two launchers with --relay, whose tabs have no WebRTC: their data goes through the first', async () => {
     await write(
       'train.ts',
-      "import { destroyProcessGroup, distributed as dist, initProcessGroup } from 'tabring'",
+      "import * as dist from 'tabring/distributed'; import { destroyProcessGroup, initProcessGroup } from 'tabring/distributed'",
       "Reflect.deleteProperty(globalThis, 'RTCPeerConnection')",
       'const group = await initProcessGroup()',
       'const sums = new Float32Array(300_007).fill(1 + group.rank)',
@@ -167,7 +167,7 @@ describe('several launchers on this machine', () => {
   test('as srun starts them, once a rank and without flags: they find each other by a file', async () => {
     await write(
       'train.ts',
-      "import { env, rankFromSlurm } from 'tabring'",
+      "import { env, rankFromSlurm } from 'tabring/distributed'",
       "import { meet } from './meet.ts'",
       'console.log(JSON.stringify({ met: (await meet()).join(), ...rankFromSlurm(), id: env.RUN_ID }))',
     )

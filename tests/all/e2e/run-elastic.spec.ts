@@ -110,7 +110,7 @@ test('a rank that throws is opened again while MIN ranks wait for it, until no r
 })
 
 test('a program without runElastic ends with an error that names it', async () => {
-  await write('fixed.ts', "import { env } from 'tabring'\nconsole.log(env.RANK)\n")
+  await write('fixed.ts', "import { env } from 'tabring/distributed'\nconsole.log(env.RANK)\n")
   const run = start('--elastic=1:2', 'fixed.ts')
   expect(await run.ended).toBe(1)
   expect(run.received.stderr).toContain(

@@ -16,7 +16,7 @@ useLauncherFolder()
 test('--nnodes 1:2: without a launcher that is killed the other starts again alone, and again with it when it is back', async () => {
   await write(
     'train.ts',
-    "import { destroyProcessGroup, distributed as dist, env, initProcessGroup } from 'tabring'",
+    "import * as dist from 'tabring/distributed'; import { destroyProcessGroup, env, initProcessGroup } from 'tabring/distributed'",
     "await initProcessGroup({ backend: 'webrtc' })",
     'const met = await dist.allGatherObject(new Array(Number(env.WORLD_SIZE)), env.NODE_RANK)',
     'console.log(JSON.stringify({ start: env.RESTART_COUNT, met: met.join() }))',

@@ -19,10 +19,13 @@ import { type Run, says } from '../../support/launcher-process.ts'
  * tab waits before it saves that step, until `go` is called.
  */
 const program = `
-import {
-  AdamW, args, compile, DistributedDataParallel, env, initProcessGroup, Linear, loadCheckpoint, manualSeed, mseLoss, ReLU,
-  saveCheckpoint, saveModel, Sequential, tensorType,
-} from 'tabring'
+import { compile, manualSeed, tensorType } from 'tabring'
+import { loadCheckpoint, saveCheckpoint, saveModel } from 'tabring/checkpoint'
+import { args, env, initProcessGroup } from 'tabring/distributed'
+import { Linear, ReLU, Sequential } from 'tabring/nn'
+import { mseLoss } from 'tabring/nn/functional'
+import { DistributedDataParallel } from 'tabring/nn/parallel'
+import { AdamW } from 'tabring/optim'
 
 document.title = 'rank ' + env.RANK
 const rank = Number(env.RANK)
@@ -74,10 +77,13 @@ console.log('ends with ' + Array.from(hash, (byte) => byte.toString(16).padStart
 
 /** The same with a stage of a pipeline on each rank. A middle rank waits while the others are in the step after. */
 const pipelineProgram = `
-import {
-  AdamW, args, compile, env, getProcessGroup, initProcessGroup, Linear, loadCheckpoint, manualSeed, mseLoss, pipeline, ReLU, saveCheckpoint,
-  saveModel, Schedule1F1B, Sequential, tensorType,
-} from 'tabring'
+import { compile, manualSeed, tensorType } from 'tabring'
+import { loadCheckpoint, saveCheckpoint, saveModel } from 'tabring/checkpoint'
+import { args, env, getProcessGroup, initProcessGroup } from 'tabring/distributed'
+import { pipeline, Schedule1F1B } from 'tabring/distributed/split'
+import { Linear, ReLU, Sequential } from 'tabring/nn'
+import { mseLoss } from 'tabring/nn/functional'
+import { AdamW } from 'tabring/optim'
 
 document.title = 'rank ' + env.RANK
 await initProcessGroup()

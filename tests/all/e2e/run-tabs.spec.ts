@@ -22,7 +22,8 @@ let browser: Browser
 
 /** A user's module that does what its first argument says. */
 const program = `
-import { args, env, reportProgress, runtimeOf, spawn } from 'tabring'
+import { args, env, reportProgress, spawn } from 'tabring/distributed'
+import { runtimeOf } from 'tabring/runtime'
 
 console.log('up', env.RANK)
 switch (args[0]) {
@@ -66,14 +67,16 @@ switch (args[0]) {
 }
 `
 const worker = `
-import { reportProgress, runtimeOf } from 'tabring'
+import { reportProgress } from 'tabring/distributed'
+import { runtimeOf } from 'tabring/runtime'
 console.log('from the worker')
 reportProgress({ step: 7, totalSteps: 9 })
 await runtimeOf('reference')
 postMessage('done')
 `
 const spawned = `
-import { distributed as dist, env, initProcessGroup, serveRank } from 'tabring'
+import * as dist from 'tabring/distributed'
+import { env, initProcessGroup, serveRank } from 'tabring/distributed'
 serveRank(async (rank: number, factor: number) => {
   await initProcessGroup()
   if (factor < 0 && rank === 1) throw new RangeError('factor of ' + factor)

@@ -8,7 +8,6 @@ import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { randomScalarNames } from '../../../src/graph/trace/random.ts'
 import { MultiheadAttention } from '../../../src/nn/attention.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
-import { models } from '../../../src/nn/models.ts'
 import type { Module } from '../../../src/nn/module.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
 import { tensorType } from '../../../src/util/shape.ts'
@@ -39,6 +38,7 @@ import {
   trainingStep,
 } from '../../support/golden-gpt.ts'
 import { noteShare, seedCases, titleOf } from '../../support/golden-seeds.ts'
+import { models } from '../../support/models.ts'
 import { testRuntime } from '../../support/run-op.ts'
 
 // Normalisation, attention and a GPT against PyTorch's float64 results (tests/golden/attention.py), within 8 times the distance

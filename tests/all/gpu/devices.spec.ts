@@ -13,12 +13,12 @@ import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { gpt } from '../../../src/nn/gpt.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
-import { models } from '../../../src/nn/models.ts'
 import { type Module, Sequential } from '../../../src/nn/module.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { uniform } from '../../../src/util/random.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { models } from '../../support/models.ts'
 import { testRuntime } from '../../support/run-op.ts'
 
 afterEach(async () => (await testRuntime()).gpu.check())

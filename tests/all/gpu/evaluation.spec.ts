@@ -9,12 +9,12 @@ import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-par
 import { evaluate } from '../../../src/ddp/metrics/evaluate-dataset.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
-import { models } from '../../../src/nn/models.ts'
 import type { Module } from '../../../src/nn/module.ts'
 import { type Evaluated, Evaluation } from '../../../src/trainer/evaluate/evaluate.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { seededRandom } from '../../../src/util/virtual-env.ts'
 import fileUrl from '../../golden/trained-cnn.safetensors?url'
+import { models } from '../../support/models.ts'
 import { ringOf } from '../../support/process-ring.ts'
 import { testRuntime } from '../../support/run-op.ts'
 

@@ -1,5 +1,9 @@
 import { afterEach, expect, test } from 'vitest'
-import { ProcessExitedException, ProcessRaisedException, spawn } from '../../../src/index.ts'
+import {
+  ProcessExitedException,
+  ProcessRaisedException,
+  spawn,
+} from '../../../src/entries/distributed.ts'
 import type { Doing, Trained } from '../../support/spawned.worker.ts'
 import { trainHere } from '../../support/spawned-training.ts'
 

@@ -2,11 +2,11 @@ import { expect, test } from 'vitest'
 import { readSafetensors, writeSafetensors } from '../../../src/data/safetensors.ts'
 import { loadModel } from '../../../src/ddp/checkpoint/model-file.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { models } from '../../../src/nn/models.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import torch from '../../golden/trained-cnn.json'
 import fileUrl from '../../golden/trained-cnn.safetensors?url'
 import { batchOf, goldenEvaluation } from '../../support/formula-model.ts'
+import { models } from '../../support/models.ts'
 import { testRuntime } from '../../support/run-op.ts'
 
 // `npm run train -- --model cnn --steps 30 --seed 7 --out tests/golden/trained-cnn.safetensors` made the file, and PyTorch's reading of it

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
+import { entries } from '../../../scripts/entries.ts'
 import {
   type Declarations,
   parse,
@@ -32,6 +33,9 @@ const inside: Record<string, string> = {
     'nn/gpt.d.ts#Head',
     'nn/gpt.d.ts#Transformer',
     'nn/resnet.d.ts#Block',
+  ]),
+  ...because('a type that distributed/call/call.ts exports under the same name', [
+    'peer/collective/element.d.ts#ReduceOp',
   ]),
   ...because('a part of options that have names', [
     'nn/convolution.d.ts#WithBias',
@@ -89,10 +93,11 @@ afterAll(() => {
 })
 
 test('every type that a public declaration mentions has a public name', () => {
-  const unnamed = [...unnamedTypes(declarationsOf('tsconfig.lib.json'), 'index.d.ts')]
+  const files = entries.map(({ file }) => file.replace(/^src\/(.*)\.ts$/, '$1.d.ts'))
+  const unnamed = [...unnamedTypes(declarationsOf('tsconfig.lib.json'), ...files)]
   const toExport = unnamed.filter(([name]) => !Object.hasOwn(inside, name))
   const received = toExport.map(([name, by]) => `${name}, which ${by.join(' and ')} mention`)
-  expect(received, 'export these from src/index.ts').toEqual([])
+  expect(received, 'export these from an entry point in src/entries').toEqual([])
   const names = unnamed.map(([name]) => name)
   const surplus = Object.keys(inside).filter((name) => !names.includes(name))
   expect(surplus, 'no longer mentioned, or public by now').toEqual([])

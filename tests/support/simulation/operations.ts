@@ -1,9 +1,9 @@
 import { type Algorithm, algorithms } from '../../../src/peer/algorithms/operations.ts'
 import { chunkRange } from '../../../src/peer/algorithms/plan.ts'
 import { hasAlgorithm } from '../../../src/peer/algorithms/plan-collective.ts'
+import type { CollectiveOptions } from '../../../src/peer/collective/collectives.ts'
 import type { ElementArray, ReduceOp } from '../../../src/peer/collective/element.ts'
 import type { CollectiveGroup } from '../../../src/peer/group/collective-group.ts'
-import type { CollectiveOptions } from '../../../src/peer/group/group.ts'
 import { bytes, elements, opsOf, reduced, reducedByMachines } from '../collective-reference.ts'
 import { Draw } from './draw.ts'
 

@@ -1,36 +1,34 @@
 import { expect, test } from 'vitest'
 import {
-  AverageMeter,
+  loadCheckpoint,
+  loadModel,
+  readSafetensors,
+  readTorch,
+  saveCheckpoint,
+} from '../../../src/entries/checkpoint.ts'
+import {
   ConcatDataset,
   compose,
   DataLoader,
   type Dataset,
-  distributed,
   download,
-  evaluate,
   hostTensor,
   IdxDataset,
-  Linear,
-  load,
-  loadCheckpoint,
-  loadModel,
   normalize,
-  Parameter,
-  ProgressMeter,
   readCsv,
   readIdx,
   readNpy,
-  readSafetensors,
-  readTorch,
   resize,
   type Sampler,
-  save,
-  saveCheckpoint,
-  spawn,
   TensorDataset,
   TokenDataset,
   toTensor,
-} from '../../../src/index.ts'
+} from '../../../src/entries/data.ts'
+import * as distributed from '../../../src/entries/distributed.ts'
+import { spawn } from '../../../src/entries/distributed.ts'
+import { load, save } from '../../../src/entries/index.ts'
+import { AverageMeter, evaluate, ProgressMeter } from '../../../src/entries/metrics.ts'
+import { Linear, Parameter } from '../../../src/entries/nn.ts'
 import { detached } from '../../support/api-arguments.ts'
 
 // What was taken without a word, or ended in an error of the platform.

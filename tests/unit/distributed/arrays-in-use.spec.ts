@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest'
-import * as distributed from '../../../src/distributed/index.ts'
+import * as distributed from '../../../src/entries/distributed.ts'
 import { ModuleBuffer } from '../../../src/graph/trace/module-buffer.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { ringOf } from '../../support/process-ring.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import * as dist from '../../../src/distributed/index.ts'
+import * as dist from '../../../src/entries/distributed.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'

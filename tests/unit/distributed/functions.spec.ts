@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
-import * as dist from '../../../src/distributed/index.ts'
+import * as dist from '../../../src/entries/distributed.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { Float16Bits } from '../../../src/peer/collective/float16-bits.ts'

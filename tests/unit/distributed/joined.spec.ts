@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest'
-import { destroyProcessGroup, initProcessGroup } from '../../../src/distributed/index.ts'
 import { joinedName } from '../../../src/distributed/launcher/joined.ts'
+import { destroyProcessGroup, initProcessGroup } from '../../../src/entries/distributed.ts'
 
 afterEach(async () => {
   vi.unstubAllGlobals()

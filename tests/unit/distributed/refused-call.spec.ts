@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest'
-import * as dist from '../../../src/distributed/index.ts'
+import * as dist from '../../../src/entries/distributed.ts'
 import type { CollectiveGroup } from '../../../src/peer/group/collective-group.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'

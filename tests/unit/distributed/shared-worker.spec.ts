@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest'
-import { initProcessGroup } from '../../../src/distributed/index.ts'
 import { lendPage } from '../../../src/distributed/link/lend-page.ts'
 import { linkMaker } from '../../../src/distributed/link/link-maker.ts'
+import { initProcessGroup } from '../../../src/entries/distributed.ts'
 
 afterEach(() => {
   vi.unstubAllGlobals()

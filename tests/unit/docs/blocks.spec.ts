@@ -7,12 +7,10 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { secretPrefix, serveWritable } from '../../../node/writable-folders.ts'
-import {
-  destroyProcessGroup,
-  distributed,
-  newRoomUrl,
-  setDefaultDevice,
-} from '../../../src/index.ts'
+import { entries } from '../../../scripts/entries.ts'
+import * as distributed from '../../../src/entries/distributed.ts'
+import { destroyProcessGroup, newRoomUrl } from '../../../src/entries/distributed.ts'
+import { setDefaultDevice } from '../../../src/entries/index.ts'
 import { moduleOf, onCpu } from '../../support/docs-blocks.ts'
 import { preambles } from '../../support/docs-preambles.ts'
 import { docsPrograms } from '../../support/docs-programs.ts'
@@ -118,8 +116,11 @@ test('every ts block type-checks', { timeout: 60_000 }, async () => {
     writeFileSync(join(folder, file), source)
     return file
   })
-  const library = { tabring: 'src/index.ts', 'tabring/vite': 'node/vite-plugin.ts' }
-  const paths = { ...library, 'tabring/playwright': 'node/playwright/index.ts' }
+  const paths = {
+    ...Object.fromEntries(entries.map(({ specifier, file }) => [specifier, file])),
+    'tabring/vite': 'node/vite-plugin.ts',
+    'tabring/playwright': 'node/playwright/index.ts',
+  }
   const config = {
     extends: join(repository, 'tsconfig.json'),
     compilerOptions: {

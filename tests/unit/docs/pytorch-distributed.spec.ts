@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { Command } from 'commander'
 import { expect, test } from 'vitest'
 import { addFlags } from '../../../node/launch/flags.ts'
-import * as dist from '../../../src/distributed/index.ts'
+import * as dist from '../../../src/entries/distributed.ts'
 import { repository } from '../../support/repository.ts'
 
 // docs/reference/pytorch.md has a word on every name of torch.distributed 1.13 and torchrun that a user may type, and on every one of ours.

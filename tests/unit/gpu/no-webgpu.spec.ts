@@ -1,7 +1,10 @@
 import { expect, test, vi } from 'vitest'
+import { compile, gpu, tensorType } from '../../../src/entries/index.ts'
+import { crossEntropy } from '../../../src/entries/nn/functional.ts'
+import { Linear } from '../../../src/entries/nn.ts'
+import { AdamW } from '../../../src/entries/optim.ts'
 import { chooseDevice } from '../../../src/graph/memory/choose-device.ts'
 import { openRuntime } from '../../../src/graph/memory/runtime.ts'
-import { AdamW, compile, crossEntropy, gpu, Linear, tensorType } from '../../../src/index.ts'
 import { updateStep } from '../../support/update-step.ts'
 
 // Node has no WebGPU, as a browser that has it switched off.

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
+import type { Tensor } from '../../../src/entries/index.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import type { Tensor } from '../../../src/index.ts'
-import * as tabring from '../../../src/index.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import * as tabring from '../../support/library.ts'
 
 // What a call cannot take is refused under the name of what was called, with what to do.
 

@@ -1,22 +1,20 @@
 import { afterEach, expect, test, vi } from 'vitest'
+import {
+  type CompileOptions,
+  compile,
+  gpu as gpuSettings,
+  manualSeed,
+  tensorType,
+} from '../../../src/entries/index.ts'
+import { crossEntropy } from '../../../src/entries/nn/functional.ts'
+import { Linear, ReLU, Sequential } from '../../../src/entries/nn.ts'
+import { AdamW } from '../../../src/entries/optim.ts'
 import { type AdapterFacts, Gpu } from '../../../src/gpu/device.ts'
 import { getNumThreads, setNumThreads } from '../../../src/gpu/num-threads.ts'
 import { WasmDevice } from '../../../src/gpu/wasm/device.ts'
 import { WasmHeap } from '../../../src/gpu/wasm/heap.ts'
 import { openWasm } from '../../../src/gpu/wasm/open.ts'
 import { Runtime } from '../../../src/graph/memory/runtime.ts'
-import {
-  AdamW,
-  type CompileOptions,
-  compile,
-  crossEntropy,
-  gpu as gpuSettings,
-  Linear,
-  manualSeed,
-  ReLU,
-  Sequential,
-  tensorType,
-} from '../../../src/index.ts'
 import { compileKernel } from '../../../src/wasm/compile-kernel.ts'
 import { updateStep } from '../../support/update-step.ts'
 

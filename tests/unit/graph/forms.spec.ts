@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
+import type { Tensor } from '../../../src/entries/index.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { pad } from '../../../src/graph/functions/pad.ts'
-import type { Tensor } from '../../../src/index.ts'
-import * as tabring from '../../../src/index.ts'
 import { Conv1d, Conv2d } from '../../../src/nn/convolution.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import * as tabring from '../../support/library.ts'
 
 // What exists as a function and as a method is one thing.
 

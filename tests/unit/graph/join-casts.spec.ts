@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { autocast } from '../../../src/entries/amp.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { batchNorm } from '../../../src/graph/functions/batch-norm.ts'
 import { conv2d } from '../../../src/graph/functions/convolution.ts'
@@ -12,7 +13,6 @@ import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { dropout as dropoutOp } from '../../../src/kernels/dropout/dropout.ts'
 import type { Op } from '../../../src/kernels/op.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
-import { autocast } from '../../../src/optim/amp.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { formulaUniform } from '../../support/formula-data.ts'
 

@@ -1,4 +1,8 @@
 import { expect, test } from 'vitest'
+import { type Tensor, tensorType } from '../../../src/entries/index.ts'
+import { sampleCount } from '../../../src/entries/metrics.ts'
+import { crossEntropy, mseLoss, nllLoss } from '../../../src/entries/nn/functional.ts'
+import { SGD } from '../../../src/entries/optim.ts'
 import { cast } from '../../../src/graph/functions/shape.ts'
 import type { HostData } from '../../../src/graph/memory/host-values.ts'
 import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
@@ -6,15 +10,6 @@ import { type InputTypes, prepare, type TracedFunction } from '../../../src/grap
 import { newTally } from '../../../src/graph/plan/weighing.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { gradientWeight } from '../../../src/graph/trace/trace.ts'
-import {
-  crossEntropy,
-  mseLoss,
-  nllLoss,
-  SGD,
-  sampleCount,
-  type Tensor,
-  tensorType,
-} from '../../../src/index.ts'
 
 const runtime = new ReferenceRuntime()
 const rows = 4

@@ -5,9 +5,9 @@ import { computeRanges, phaseRanges, phasesOf } from '../../../src/graph/plan/ph
 import { prepare, type TracedFunction } from '../../../src/graph/plan/prepare.ts'
 import { sharesOfOnePhase, splitTime } from '../../../src/graph/run/phase-timer.ts'
 import type { GraphNode } from '../../../src/graph/trace/value.ts'
-import { models } from '../../../src/nn/models.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { models } from '../../support/models.ts'
 import { planningTarget } from '../../support/planning-target.ts'
 
 // Which dispatches of a step are forward, backward and optimizer.

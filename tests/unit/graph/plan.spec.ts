@@ -9,12 +9,12 @@ import {
 } from '../../../src/graph/memory/arena.ts'
 import { type Prepared, prepare } from '../../../src/graph/plan/prepare.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
-import { models } from '../../../src/nn/models.ts'
 import type { Module } from '../../../src/nn/module.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { RandomStream } from '../../../src/util/random.ts'
 import { type Shape, tensorType } from '../../../src/util/shape.ts'
 import { cpuMs } from '../../support/cpu-time.ts'
+import { models } from '../../support/models.ts'
 import { planningTarget } from '../../support/planning-target.ts'
 
 // The planner alone: what it promises is checked on the plan, without a device.

@@ -1,21 +1,16 @@
 import { describe, expect, test, vi } from 'vitest'
+import { GradScaler } from '../../../src/entries/amp.ts'
 import {
-  clipGradNorm,
   compile,
   compileAccumulated,
-  ExponentialMovingAverage,
-  GradScaler,
-  Linear,
-  Module,
-  mseLoss,
-  type ScalarSlot,
-  Sequential,
-  SGD,
-  setSwitches,
   stepScalar,
   type Tensor,
   tensorType,
-} from '../../../src/index.ts'
+} from '../../../src/entries/index.ts'
+import { mseLoss } from '../../../src/entries/nn/functional.ts'
+import { clipGradNorm, Linear, Module, Sequential } from '../../../src/entries/nn.ts'
+import { ExponentialMovingAverage, SGD } from '../../../src/entries/optim.ts'
+import { type ScalarSlot, setSwitches } from '../../../src/entries/runtime.ts'
 
 // Wrong uses of compiled programs that nothing else would notice, or only JavaScript.
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import * as api from '../../../src/index.ts'
+import * as api from '../../support/library.ts'
 
 // A model is called with tensors, while a function is traced: arrays are what runs get.
 

@@ -6,9 +6,9 @@ import { checkpointSequential } from '../../../src/graph/functions/checkpoint.ts
 import { ScalarBlock } from '../../../src/graph/trace/trace.ts'
 import { MultiheadAttention, RotaryEmbedding } from '../../../src/nn/attention.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
-import { models } from '../../../src/nn/models.ts'
 import type { Module, Sequential } from '../../../src/nn/module.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { models } from '../../support/models.ts'
 
 const keysOf = (module: Module) => [...module.namedParameters()].map(([key]) => key)
 const small = { vocabSize: 11, blockSize: 8, layers: 2, heads: 2, width: 4 }

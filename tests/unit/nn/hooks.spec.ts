@@ -8,7 +8,6 @@ import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { charRnn } from '../../../src/nn/char-rnn.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
-import { models } from '../../../src/nn/models.ts'
 import { Module, Sequential } from '../../../src/nn/module.ts'
 import {
   type Lengths,
@@ -22,6 +21,7 @@ import { tensorType } from '../../../src/util/shape.ts'
 import golden from '../../golden/modules.json'
 import { expectGolden } from '../../support/golden.ts'
 import { runHooked } from '../../support/hook-run.ts'
+import { models } from '../../support/models.ts'
 import { planningTarget } from '../../support/planning-target.ts'
 
 const runtime = new ReferenceRuntime()

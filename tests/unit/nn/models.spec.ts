@@ -1,9 +1,11 @@
 import { expect, test } from 'vitest'
+import { gpt } from '../../../src/entries/nn.ts'
 import { prepare } from '../../../src/graph/plan/prepare.ts'
-import { gpt } from '../../../src/index.ts'
-import { cnn, mlp, models } from '../../../src/nn/models.ts'
+import { cnn } from '../../../src/nn/cnn.ts'
+import { mlp } from '../../../src/nn/mlp.ts'
 import type { Module } from '../../../src/nn/module.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { models } from '../../support/models.ts'
 import { planningTarget } from '../../support/planning-target.ts'
 
 const shapesOf = (model: Module) =>

@@ -7,10 +7,10 @@ import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
-import { models } from '../../../src/nn/models.ts'
 import { Module, Sequential, type StateDict } from '../../../src/nn/module.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { models } from '../../support/models.ts'
 
 /** Two layers of one weight, and a module in two places. */
 class Tied extends Module {

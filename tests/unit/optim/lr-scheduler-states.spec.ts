@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import * as s from '../../../src/entries/optim/lr-scheduler.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
-import * as s from '../../../src/optim/lr-scheduler/index.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 
 // States and fields that a scheduler's constructor would refuse are refused wherever they come from, and nothing changes.

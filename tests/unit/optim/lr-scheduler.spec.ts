@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import * as schedules from '../../../src/optim/lr-scheduler/index.ts'
+import * as schedules from '../../../src/entries/optim/lr-scheduler.ts'
 import type {
   AnyScheduler,
   LRScheduler,

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import * as s from '../../../src/entries/optim/lr-scheduler.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { Sequential } from '../../../src/nn/module.ts'
@@ -7,7 +8,6 @@ import { Adam, AdamW } from '../../../src/optim/adam.ts'
 import { ExponentialMovingAverage } from '../../../src/optim/ema.ts'
 import { GradScaler } from '../../../src/optim/grad-scaler.ts'
 import { Lion } from '../../../src/optim/lion.ts'
-import * as s from '../../../src/optim/lr-scheduler/index.ts'
 import { RMSprop } from '../../../src/optim/rmsprop.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 

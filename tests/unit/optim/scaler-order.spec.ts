@@ -1,5 +1,8 @@
 import { expect, test } from 'vitest'
-import { compile, GradScaler, Parameter, SGD, type Tensor } from '../../../src/index.ts'
+import { GradScaler } from '../../../src/entries/amp.ts'
+import { compile, type Tensor } from '../../../src/entries/index.ts'
+import { Parameter } from '../../../src/entries/nn.ts'
+import { SGD } from '../../../src/entries/optim.ts'
 
 // Calls of a GradScaler that would leave gradients scaled, or the scale as it is for ever.
 

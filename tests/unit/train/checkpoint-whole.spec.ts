@@ -1,26 +1,28 @@
 import { expect, test } from 'vitest'
+import { GradScaler } from '../../../src/entries/amp.ts'
+import {
+  loadCheckpoint,
+  packCheckpoint,
+  type Stateful,
+  saveCheckpoint,
+  unpackCheckpoint,
+} from '../../../src/entries/checkpoint.ts'
 import {
   DataLoader,
   DistributedSampler,
-  ExponentialMovingAverage,
-  GradScaler,
-  getRngState,
   hostTensor,
-  Linear,
-  type LoadableState,
-  load,
-  loadCheckpoint,
-  lrScheduler,
-  packCheckpoint,
-  type SavedState,
-  SGD,
-  type Stateful,
-  save,
-  saveCheckpoint,
-  TabringError,
   TensorDataset,
-  unpackCheckpoint,
-} from '../../../src/index.ts'
+} from '../../../src/entries/data.ts'
+import {
+  getRngState,
+  load,
+  type SavedState,
+  save,
+  TabringError,
+} from '../../../src/entries/index.ts'
+import { Linear, type LoadableState } from '../../../src/entries/nn.ts'
+import * as lrScheduler from '../../../src/entries/optim/lr-scheduler.ts'
+import { ExponentialMovingAverage, SGD } from '../../../src/entries/optim.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { ringOf } from '../../support/process-ring.ts'
 

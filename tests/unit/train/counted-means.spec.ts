@@ -1,19 +1,18 @@
 import { expect, test } from 'vitest'
-import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
+import { compile, tensorType } from '../../../src/entries/index.ts'
+import { crossEntropy } from '../../../src/entries/nn/functional.ts'
 import {
   allreduceHook,
-  compile,
-  crossEntropy,
   DistributedDataParallel,
   fp16CompressHook,
   Int8State,
   int8CompressHook,
-  Linear,
   PowerSgdState,
   powerSgdHook,
-  SGD,
-  tensorType,
-} from '../../../src/index.ts'
+} from '../../../src/entries/nn/parallel.ts'
+import { Linear } from '../../../src/entries/nn.ts'
+import { SGD } from '../../../src/entries/optim.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import golden from '../../golden/counted-means.json'
 import {
   type CountedCase,

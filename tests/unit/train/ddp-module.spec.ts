@@ -4,7 +4,7 @@ import {
   DistributedDataParallel,
   type DistributedDataParallelOptions,
 } from '../../../src/ddp/data-parallel/data-parallel.ts'
-import * as dist from '../../../src/distributed/index.ts'
+import * as dist from '../../../src/entries/distributed.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
 
 // What may be wrapped, and for which device.

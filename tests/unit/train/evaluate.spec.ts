@@ -4,22 +4,20 @@ import {
   destroyProcessGroup,
   initProcessGroup,
 } from '../../../src/distributed/group/process-group.ts'
-import { compile } from '../../../src/graph/compile/compile.ts'
-import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
+import type { Dataset } from '../../../src/entries/data.ts'
+import { manualSeed, tensorType } from '../../../src/entries/index.ts'
+import { type EvaluateOptions, evaluate } from '../../../src/entries/metrics.ts'
+import { DistributedDataParallel } from '../../../src/entries/nn/parallel.ts'
 import {
   BatchNorm1d,
-  type Dataset,
-  DistributedDataParallel,
   Dropout,
-  type EvaluateOptions,
-  evaluate,
   Linear,
   type Module,
-  manualSeed,
   ReLU,
   Sequential,
-  tensorType,
-} from '../../../src/index.ts'
+} from '../../../src/entries/nn.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { formulaUniform, formulaWord } from '../../support/formula-data.ts'
 import { ringOf } from '../../support/process-ring.ts'
 

@@ -7,7 +7,6 @@ import { loadModel, saveModel } from '../../../src/ddp/checkpoint/model-file.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
-import { models } from '../../../src/nn/models.ts'
 import { Sequential } from '../../../src/nn/module.ts'
 import { resnet18 } from '../../../src/nn/resnet.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
@@ -21,6 +20,7 @@ import {
   largestDistance,
   valuesOf,
 } from '../../support/golden.ts'
+import { models } from '../../support/models.ts'
 
 const fileOf = (name: string) =>
   new Uint8Array(

@@ -1,22 +1,11 @@
 import { expect, test } from 'vitest'
+import { compile, manualSeed, type Tensor, tensorType } from '../../../src/entries/index.ts'
+import { allreduceHook, DistributedDataParallel } from '../../../src/entries/nn/parallel.ts'
+import { clipGradNorm, Linear, type Parameter, Sequential } from '../../../src/entries/nn.ts'
+import * as lrScheduler from '../../../src/entries/optim/lr-scheduler.ts'
+import { AdamW, type Optimizer, SGD } from '../../../src/entries/optim.ts'
 import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { areUnlike, SettingsConsistency } from '../../../src/graph/trace/settings-check.ts'
-import {
-  AdamW,
-  allreduceHook,
-  clipGradNorm,
-  compile,
-  DistributedDataParallel,
-  Linear,
-  lrScheduler,
-  manualSeed,
-  type Optimizer,
-  type Parameter,
-  Sequential,
-  SGD,
-  type Tensor,
-  tensorType,
-} from '../../../src/index.ts'
 import { ringOf } from '../../support/process-ring.ts'
 
 const runtime = new ReferenceRuntime()

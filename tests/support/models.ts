@@ -1,13 +1,10 @@
-import type { Shape } from '../util/shape.ts'
-import { charRnn } from './char-rnn.ts'
-import { cnn } from './cnn.ts'
-import { gpt } from './gpt.ts'
-import { mlp } from './mlp.ts'
-import type { Module } from './module.ts'
-import { resnet18, resnet34, resnet50 } from './resnet.ts'
-
-export { type CnnOptions, cnn } from './cnn.ts'
-export { mlp } from './mlp.ts'
+import { charRnn } from '../../src/nn/char-rnn.ts'
+import { cnn } from '../../src/nn/cnn.ts'
+import { gpt } from '../../src/nn/gpt.ts'
+import { mlp } from '../../src/nn/mlp.ts'
+import type { Module } from '../../src/nn/module.ts'
+import { resnet18, resnet34, resnet50 } from '../../src/nn/resnet.ts'
+import type { Shape } from '../../src/util/shape.ts'
 
 /** A built-in model: how to create it, and the shape of one sample. */
 export interface ModelRecipe {
