@@ -1,6 +1,5 @@
 import {
   type ClientMessage,
-  type JsonValue,
   type Lobby,
   type LobbyMember,
   type Measured,
@@ -11,6 +10,7 @@ import {
 import { proofText } from '../../src/peer/room/secret.ts'
 import { Rendezvous } from '../../src/peer/server/rendezvous.ts'
 import { LobbyLinks, type LobbyWay, type WayOptions } from '../../src/peer/tab/lobby-links.ts'
+import type { JsonValue } from '../../src/util/json-value.ts'
 import { VirtualEnv } from '../../src/util/virtual-env.ts'
 import { Measures } from '../../src/worker/page/measures.ts'
 import { infoOf } from './member-info.ts'

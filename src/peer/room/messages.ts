@@ -1,5 +1,6 @@
 import * as v from 'valibot'
 import { clipped } from '../../util/clipped.ts'
+import type { JsonValue } from '../../util/json-value.ts'
 import { lastBallot } from './ballots.ts'
 import { membersPerRoom, meshLimit, newcomersAtOnce } from './edges.ts'
 import { iceServersSchema } from './ice-servers.ts'
@@ -201,14 +202,6 @@ const nameSchema = v.pipe(
   v.check((name) => plainName(name) === name, 'one line of characters that can be seen'),
   v.minLength(1),
 )
-
-export type JsonValue =
-  | string
-  | number
-  | boolean
-  | null
-  | JsonValue[]
-  | { [key: string]: JsonValue }
 
 const json = (maxBytes: number) =>
   v.custom<JsonValue>((value) => {

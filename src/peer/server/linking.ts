@@ -1,11 +1,11 @@
 import type { Env } from '../../util/env.ts'
+import type { JsonValue } from '../../util/json-value.ts'
 import { without } from '../collective/failure.ts'
 import type { IceServer } from '../room/ice-servers.ts'
 import type {
   AssignedLink,
   Assignment,
   ClientMessage,
-  JsonValue,
   MemberInfo,
   MessageOf,
   ServerMessage,

@@ -1,6 +1,7 @@
+import type { JsonValue } from '../../util/json-value.ts'
 import { withoutEpoch } from '../collective/failure.ts'
 import { newcomerEdges, newcomersAtOnce } from '../room/edges.ts'
-import type { Abort, JsonValue, MessageOf } from '../room/messages.ts'
+import type { Abort, MessageOf } from '../room/messages.ts'
 import { leftOutText } from '../room/refusals.ts'
 import { keepNewest } from './keep-newest.ts'
 import { Linking, type Member, planFor, type RunRoom } from './linking.ts'

@@ -1,4 +1,5 @@
 import { toHex } from '../../util/env.ts'
+import type { JsonValue } from '../../util/json-value.ts'
 import { without, withoutEpoch } from '../collective/failure.ts'
 import { ballotStep } from '../room/ballots.ts'
 import { meshLimit, ringNeighbours } from '../room/edges.ts'
@@ -6,7 +7,6 @@ import type {
   Abort,
   AbortCode,
   Again,
-  JsonValue,
   MessageOf,
   Reached,
   RoomState,

@@ -1,11 +1,11 @@
 import { type Env, toHex } from '../../util/env.ts'
+import type { JsonValue } from '../../util/json-value.ts'
 import { NewestMap } from '../../util/newest-map.ts'
 import { edgesBySize, ringNeighbours } from '../room/edges.ts'
 import type { IceServer } from '../room/ice-servers.ts'
 import type {
   Again,
   ClientMessage,
-  JsonValue,
   MemberInfo,
   MessageOf,
   ServerMessage,

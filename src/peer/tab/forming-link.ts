@@ -1,9 +1,9 @@
 import type { Env } from '../../util/env.ts'
 import { messageOf, PeerError } from '../../util/errors.ts'
+import type { JsonValue } from '../../util/json-value.ts'
 import { tell } from '../../util/log.ts'
 import type { Transport } from '../link/channel-transport.ts'
 import type { RelayPlace } from '../link/relay-link.ts'
-import type { JsonValue } from '../room/messages.ts'
 import type { LinkParts } from './link-parts.ts'
 import { LinkVote, voteIn } from './link-vote.ts'
 

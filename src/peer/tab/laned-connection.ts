@@ -1,9 +1,9 @@
 import * as v from 'valibot'
 import { type Env, systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
+import type { JsonValue } from '../../util/json-value.ts'
 import { tell } from '../../util/log.ts'
 import { switchValue } from '../../util/switches.ts'
-import type { JsonValue } from '../room/messages.ts'
 import { wayLength } from './round-trip.ts'
 import { WebRtcConnection, type WebRtcOptions, type WebRtcStats } from './webrtc.ts'
 

@@ -1,8 +1,9 @@
 import * as v from 'valibot'
 import type { Env } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
+import type { JsonValue } from '../../util/json-value.ts'
 import { ringEdges } from '../room/edges.ts'
-import type { JsonValue, Lobby, LobbyMember, ToNext } from '../room/messages.ts'
+import type { Lobby, LobbyMember, ToNext } from '../room/messages.ts'
 import { toUs } from '../room/microseconds.ts'
 
 /**

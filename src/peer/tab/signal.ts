@@ -1,10 +1,10 @@
 import { messageOf, PeerError } from '../../util/errors.ts'
+import type { JsonValue } from '../../util/json-value.ts'
 import type { IceServer } from '../room/ice-servers.ts'
 import {
   type Abort,
   type Asks,
   type Assignment,
-  type JsonValue,
   type Lobby,
   limits,
   type MemberInfo,

@@ -2,8 +2,8 @@ import SimplePeer, { type SimplePeerSignal } from 'simple-peer/simplepeer.min.js
 import * as v from 'valibot'
 import { type Env, systemEnv } from '../../util/env.ts'
 import { invariant, messageOf, PeerError } from '../../util/errors.ts'
+import type { JsonValue } from '../../util/json-value.ts'
 import type { LinkStats } from '../link/link.ts'
-import type { JsonValue } from '../room/messages.ts'
 
 /**
  * Connections between two tabs by WebRTC: the one file that knows simple-peer, so that it can be replaced.

@@ -1,13 +1,6 @@
 import type { LifeKeys } from '../../peer/room/life-keys.ts'
 import { lifeOf, memberOf } from '../../peer/room/lives.ts'
-import type {
-  Abort,
-  AssignedLink,
-  Assignment,
-  JsonValue,
-  Reached,
-  RunNow,
-} from '../../peer/room/messages.ts'
+import type { Abort, AssignedLink, Assignment, Reached, RunNow } from '../../peer/room/messages.ts'
 import { abortError, endedWithout, leftOutError } from '../../peer/room/refusals.ts'
 import { machineKey, machinesOf } from '../../peer/room/topology.ts'
 import type { LocalPorts } from '../../peer/tab/local-ports.ts'
@@ -21,6 +14,7 @@ import {
   TabringError,
   toError,
 } from '../../util/errors.ts'
+import type { JsonValue } from '../../util/json-value.ts'
 import { tell } from '../../util/log.ts'
 import type {
   CheckpointAddress,

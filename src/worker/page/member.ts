@@ -4,7 +4,6 @@ import { type LifeKeys, newLifeKeys } from '../../peer/room/life-keys.ts'
 import type {
   Asks,
   Assignment,
-  JsonValue,
   Lobby,
   MemberInfo,
   TransportChoice,
@@ -21,6 +20,7 @@ import {
 } from '../../trainer/settings/config.ts'
 import type { Experiments } from '../../trainer/settings/experiments.ts'
 import { messageOf, PeerError, toError } from '../../util/errors.ts'
+import type { JsonValue } from '../../util/json-value.ts'
 import { loadPart } from '../../util/load-part.ts'
 import { tell } from '../../util/log.ts'
 import { NewestMap } from '../../util/newest-map.ts'

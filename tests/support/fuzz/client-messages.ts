@@ -1,12 +1,12 @@
 import { ballotStep } from '../../../src/peer/room/ballots.ts'
 import {
   type ClientMessage,
-  type JsonValue,
   type MessageOf,
   protocolVersion,
 } from '../../../src/peer/room/messages.ts'
 import type { StoreCall } from '../../../src/peer/room/store-messages.ts'
 import { limits } from '../../../src/peer/server/limits.ts'
+import type { JsonValue } from '../../../src/util/json-value.ts'
 import { infoOf } from '../member-info.ts'
 import type { Draw } from '../simulation/draw.ts'
 

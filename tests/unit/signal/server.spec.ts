@@ -4,13 +4,14 @@ import { type AddressInfo, connect as connectTcp } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { WebSocket } from 'ws'
 import { attachSignaling, type SignalServer } from '../../../node/signal-server.ts'
-import { type JsonValue, limits } from '../../../src/peer/room/messages.ts'
+import { limits } from '../../../src/peer/room/messages.ts'
 import { newRoomLink, RoomSecret } from '../../../src/peer/room/secret.ts'
 import {
   SignalClient,
   type SignalEvents,
   type SignalOptions,
 } from '../../../src/peer/tab/signal.ts'
+import type { JsonValue } from '../../../src/util/json-value.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { socketFrom } from '../../support/signal-socket.ts'
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { noTimes } from '../../../src/graph/plan/step-program.ts'
 import { meshLimit } from '../../../src/peer/room/edges.ts'
-import type { JsonValue, LobbyMember } from '../../../src/peer/room/messages.ts'
+import type { LobbyMember } from '../../../src/peer/room/messages.ts'
 import { plainName } from '../../../src/peer/room/names.ts'
 import {
   formatBytes,
@@ -22,6 +22,7 @@ import { Store, type Surface } from '../../../src/ui/state/store.ts'
 import { troubleAhead, troubleOf } from '../../../src/ui/state/trouble.ts'
 import { adapterLine, adapterWords } from '../../../src/util/adapter-words.ts'
 import { GpuError } from '../../../src/util/errors.ts'
+import type { JsonValue } from '../../../src/util/json-value.ts'
 import { makeLobby, makeSnapshot, training } from '../../support/page-states.ts'
 
 /** The lobby with other round trips. */
