@@ -2,7 +2,7 @@ import { groupNorm, layerNorm, rmsNorm } from '../graph/functions/normalization.
 import type { Parameter } from '../graph/trace/parameter.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkEps, checkFlags, checkNumber, checkOptions, isCount } from '../util/options.ts'
-import type { Shape } from '../util/shape.ts'
+import { checkCount, type Shape } from '../util/shape.ts'
 import { checkSizes } from './check-sizes.ts'
 import { filled } from './init.ts'
 import { Module } from './module.ts'
@@ -12,6 +12,7 @@ import { showSettings } from './show-settings.ts'
 function asShape(where: string, size: number | Shape): Shape {
   const shape: Shape = [size].flat()
   for (const normalizedShape of shape) checkSizes(where, { normalizedShape })
+  checkCount(where, shape, 'normalizedShape')
   return shape
 }
 
