@@ -1,11 +1,16 @@
 import { LanedConnection } from '../../peer/tab/laned-connection.ts'
-import { type LinkParts, OwnParts, type OwnPartsOptions } from '../../peer/tab/link-parts.ts'
+import {
+  type LinkParts,
+  OwnParts,
+  type OwnPartsOptions,
+  type PortRequest,
+} from '../../peer/tab/link-parts.ts'
 import { type LocalPorts, openLocalPorts } from '../../peer/tab/local-ports.ts'
-import { pageTag } from '../../peer/tab/page-pairs.ts'
 import { systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
 import { env } from '../rendezvous/env.ts'
 import type { Place } from '../rendezvous/plan-links.ts'
+import { pagePair, pageTag } from './page-pairs.ts'
 
 /** How a group's links are made, and where this is: on this page, or on the page that was lent. */
 export interface LinkMaker extends LinkParts {
@@ -14,7 +19,7 @@ export interface LinkMaker extends LinkParts {
   openStore(room: string): Promise<MessagePort | null>
 }
 
-/** What links are made of, for one group: on this page, also for the worker to which it was lent. */
+/** What links are made of, for one group: on this page, also for the worker to which it was lent. In a worker itself, message channels alone. */
 export class OwnPage extends OwnParts implements LinkMaker {
   readonly #ports: () => Promise<LocalPorts | null>
   #unloaded: string | undefined
@@ -34,6 +39,13 @@ export class OwnPage extends OwnParts implements LinkMaker {
       onClose: () => void opened?.then((own) => own?.close()),
     })
     this.#ports = ports
+  }
+
+  override async openPort(request: PortRequest, onGone: () => void): Promise<MessagePort> {
+    if (request.way === 'port') return super.openPort(request, onGone)
+    const pair = pagePair(request.key, onGone)
+    this.pairs.push(pair)
+    return pair.port
   }
 
   /** `asksBrowser`: whether to look for what joins the browser's tabs. */

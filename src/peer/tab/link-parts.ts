@@ -3,7 +3,6 @@ import type { MadeTransport } from '../link/channel-transport.ts'
 import type { LanedConnection, LanedConnectionOptions, LanedStats } from './laned-connection.ts'
 import type { LateConnection } from './late-connection.ts'
 import type { LocalPorts } from './local-ports.ts'
-import { pagePair } from './page-pairs.ts'
 
 /** What is asked of a page for one link; `key` is the same on both sides, and no other link's. */
 export interface PortRequest {
@@ -52,23 +51,19 @@ export interface OwnPartsOptions {
   readonly onClose?: () => void
 }
 
-/** Parts of links, made on this page, also for the worker to which it was lent. In a worker itself, message channels alone. */
+/** Parts of links to other pages, made on this page. */
 export class OwnParts implements LinkParts {
   readonly #options: OwnPartsOptions
   readonly #connections = new Map<string, LanedConnection | LateConnection>()
-  readonly #pairs: { release(): void }[] = []
+  /** Released with these parts. */
+  protected readonly pairs: { release(): void }[] = []
   #isClosed = false
 
   constructor(options: OwnPartsOptions) {
     this.#options = options
   }
 
-  async openPort({ way, key, side, peerName }: PortRequest, onGone: () => void) {
-    if (way === 'local') {
-      const pair = pagePair(key, onGone)
-      this.#pairs.push(pair)
-      return pair.port
-    }
+  async openPort({ key, side, peerName }: PortRequest, onGone: () => void) {
     const ports = await this.#options.ports()
     if (!ports)
       throw new PeerError(
@@ -79,7 +74,7 @@ export class OwnParts implements LinkParts {
     if (this.#isClosed) {
       pair.release()
       pair.port.close()
-    } else this.#pairs.push(pair)
+    } else this.pairs.push(pair)
     void pair.gone.then(onGone)
     return pair.port
   }
@@ -134,7 +129,7 @@ export class OwnParts implements LinkParts {
     if (this.#isClosed) return
     this.#isClosed = true
     for (const connection of this.#connections.values()) connection.close()
-    for (const pair of this.#pairs) pair.release()
+    for (const pair of this.pairs) pair.release()
     this.#options.onClose?.()
   }
 }
