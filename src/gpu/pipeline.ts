@@ -24,10 +24,20 @@ const around = (wgsl: string, line: number): string =>
     .slice(Math.max(0, line - 4), line + 3)
     .join('\n')
 
-/** Compute pipelines by shader text: each text compiles once per device, all requested together compile in parallel. */
+/** Pipelines that are kept though nothing uses them, for a program that is built again. On `cpu` each takes some 40 KB. */
+const keptPipelines = 64
+
+/** Compute pipelines by shader text: a text that is in use compiles once per device, all requested together compile in parallel. */
 export class PipelineCache {
   readonly #gpu: Gpu
-  readonly #compiled = new Map<string, Promise<CompiledPipeline>>()
+  readonly #compiled = new Map<string, WeakRef<Promise<CompiledPipeline>>>()
+  /** As long as a pipeline is in use, its promise can be found. */
+  readonly #promises = new WeakMap<GPUComputePipeline, Promise<CompiledPipeline>>()
+  /** In the order of their last use. */
+  readonly #newest = new Set<Promise<CompiledPipeline>>()
+  readonly #collected = new FinalizationRegistry<string>((wgsl) => {
+    if (!this.#compiled.get(wgsl)?.deref()) this.#compiled.delete(wgsl)
+  })
   readonly #layouts = new Map<string, GPUBindGroupLayout>()
 
   constructor(gpu: Gpu) {
@@ -36,10 +46,24 @@ export class PipelineCache {
 
   /** errors: `gpu.compile`, with the compiler's messages and line numbers. */
   get(source: ShaderSource): Promise<CompiledPipeline> {
-    const known = this.#compiled.get(source.wgsl)
-    if (known) return known
+    const compiled = this.#compiled.get(source.wgsl)?.deref() ?? this.#add(source)
+    this.#newest.delete(compiled)
+    this.#newest.add(compiled)
+    if (this.#newest.size > keptPipelines) {
+      const [oldest] = this.#newest
+      this.#newest.delete(oldest)
+    }
+    return compiled
+  }
+
+  #add(source: ShaderSource): Promise<CompiledPipeline> {
     const compiled = this.#compile(source)
-    this.#compiled.set(source.wgsl, compiled)
+    compiled.then(
+      ({ pipeline }) => this.#promises.set(pipeline, compiled),
+      () => undefined,
+    )
+    this.#compiled.set(source.wgsl, new WeakRef(compiled))
+    this.#collected.register(compiled, source.wgsl)
     return compiled
   }
 

@@ -7,6 +7,8 @@ export interface ThreadStart {
   readonly address: number
   /** Of the thread; 0 is the one that gives tasks. */
   readonly index: number
+  /** The word of its bell. */
+  readonly bell: number
   readonly layout: typeof controlLayout
 }
 
@@ -42,7 +44,7 @@ export const controlLayout = {
   arguments: 3 * lineWords + 9,
   text: 3 * lineWords + 9 + maxAddresses,
   wordsOfText,
-  /** Of thread i at `bells + i * lineWords`: how often it was woken. */
+  /** How often a thread was woken: two lines for each, as one that was told to stop may still look at its own when another takes its place. */
   bells: 4 * lineWords + maxAddresses + wordsOfText,
   lineWords,
   /** Reads of a word before a thread sleeps: some 200 µs. Dispatches that the caller runs alone take less, and waking takes some 50 µs. */
@@ -58,8 +60,7 @@ export const controlLayout = {
  *
  * It is given to Node as text, so that it calls nothing outside of itself, and has no function within.
  */
-export function runThread({ memory, address, index, layout: at }: ThreadStart): void {
-  const bell = at.bells + index * at.lineWords
+export function runThread({ memory, address, index, bell, layout: at }: ThreadStart): void {
   const words = new Int32Array(memory.buffer, address, bell + at.lineWords)
   const kernels = new Map<number, (...args: number[]) => void>()
   let rings = 0

@@ -15,14 +15,19 @@ const [maxWaits, waitMs] = [20, 1_000]
 const minSharedMs = 0.03
 /** Pieces of a dispatch for each thread: one that is slow takes fewer. */
 const piecesPerThread = 8
+/** A worker that has so many kernels that nothing uses is replaced: some 2 MB. */
+const maxUnused = 200
 /** Tasks are numbered from 1 to this, and again: what `open` holds is a positive number of 31 bits. */
 const maxTask = 2 ** 23 - 1
-const controlWords = at.bells + at.maxThreads * at.lineWords
+const controlWords = at.bells + 2 * at.maxThreads * at.lineWords
 
 /** A worker, and what it has. */
 interface Helper {
   readonly bell: number
-  readonly kernels: Set<WasmPipeline>
+  readonly index: number
+  readonly kernels: WeakSet<WasmPipeline>
+  /** Kernels that it may have and nothing uses any more. */
+  unused: number
   /** A kernel that it was given, and where the code is. */
   loading?: { readonly pipeline: WasmPipeline; readonly address: number }
   readonly thread: Thread
@@ -42,6 +47,9 @@ export class Threads {
   /** Number of the newest task. */
   #task = 0
   readonly #helpers: Helper[] = []
+  readonly #collected = new FinalizationRegistry<undefined>(() => {
+    for (const helper of this.#helpers) helper.unused++
+  })
   /** Those that have begun, as far as was asked. */
   #begun: readonly Helper[] = []
   /** Scratch memory: bytes of one thread, of how many, and where it begins. */
@@ -80,21 +88,36 @@ export class Threads {
     const address = this.#heap.allocate('threads', controlWords * Int32Array.BYTES_PER_ELEMENT)
     this.#words = new Int32Array(memory.buffer, address, controlWords)
     this.#canSleep = canSleep(this.#words)
-    for (let index = 1; index < this.#wanted; index++) {
-      const bell = at.bells + index * at.lineWords
-      const start = { memory, address, index, layout: at }
-      try {
-        const thread = startThread(start, (why) => this.#ended(helper, why))
-        const helper: Helper = { bell, kernels: new Set(), thread }
-        this.#helpers.push(helper)
-      } catch (error) {
-        this.problem = `a worker could not be started (${messageOf(error)})`
-        break
-      }
+    for (let index = 1; index < this.#wanted && this.#startHelper(index); index++);
+    this.needScratch(this.#scratchBytes)
+  }
+
+  /** Returns whether it could. */
+  #startHelper(index: number, bell = at.bells + 2 * index * at.lineWords): boolean {
+    const { memory } = this.#heap
+    const start = { memory, address: this.#words.byteOffset, index, bell, layout: at }
+    try {
+      const thread = startThread(start, (why) => this.#ended(helper, why))
+      const helper: Helper = { bell, index, kernels: new WeakSet(), unused: 0, thread }
+      this.#helpers.push(helper)
+    } catch (error) {
+      this.problem = `a worker could not be started (${messageOf(error)})`
+      return false
     }
     // The second time comes after what a long task of this thread has held up.
     later(beginMs, () => later(secondMs, () => this.#dropLate()))
-    this.needScratch(this.#scratchBytes)
+    return true
+  }
+
+  /** Ends a worker and starts another: one that never returns to its event loop collects no kernels. */
+  #replace(helper: Helper): void {
+    helper.thread.stop()
+    this.#helpers.splice(this.#helpers.indexOf(helper), 1)
+    this.#begun = []
+    const first = at.bells + 2 * helper.index * at.lineWords
+    const bell = helper.bell === first ? first + at.lineWords : first
+    this.#words.fill(0, bell, bell + at.lineWords)
+    this.#startHelper(helper.index, bell)
   }
 
   #dropLate(): void {
@@ -206,6 +229,7 @@ export class Threads {
 
   /** Loads a kernel in all threads that load no other; no dispatch waits for that. errors: `gpu.limit`. */
   load(pipeline: WasmPipeline): void {
+    if (this.#helpers.length > 0) this.#collected.register(pipeline, undefined)
     for (const helper of this.#helpers) this.#has(helper, pipeline)
   }
 
@@ -221,6 +245,10 @@ export class Threads {
       helper.loading = undefined
       kernels.add(loading.pipeline)
       if (loading.pipeline === pipeline) return true
+    }
+    if (helper.unused > maxUnused) {
+      this.#replace(helper)
+      return false
     }
     const { code, id, label } = pipeline
     const address = this.#heap.allocate(label, code.length)

@@ -193,9 +193,8 @@ test('parts of a dispatch double up to a millisecond where other threads compute
 function stubThread(onTask = (_words: Int32Array, _open: number): void => undefined, loads = true) {
   let woken = () => 0
   class Idle extends EventTarget {
-    postMessage({ memory, address, index, layout }: ThreadStart) {
+    postMessage({ memory, address, bell, layout }: ThreadStart) {
       const words = new Int32Array(memory.buffer, address)
-      const bell = layout.bells + index * layout.lineWords
       words[bell + layout.begun] = 1
       woken = () => words[bell]
       vi.spyOn(Atomics, 'notify').mockImplementation(() => {
@@ -413,6 +412,49 @@ test('memory of buffers is used again when they are destroyed or collected, and 
     }
     expect([gpu.usedBytes, small.takenBytes]).toEqual([0, 0])
   }
+})
+
+test('kernels that nothing uses are freed, by the cache and by threads; those in use are kept', async () => {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  const started = vi.fn()
+  process.on('worker', started)
+  const gpu = await open(2)
+  const cache = new PipelineCache(gpu)
+  const get = (text: string) =>
+    cache.get({ label: text, wgsl: text, bindings: [{ access: 'update' }] })
+  const used = await get('slow')
+  const all: WeakRef<GPUComputePipeline>[] = []
+  const alive = () => all.filter((one) => one.deref()).length
+  for (let round = 0; round < 4; round++) {
+    for (let i = 0; i < 100; i++) {
+      all.push(new WeakRef((await get(`add 1 ${round} ${i}`)).pipeline))
+    }
+    for (let turn = 0; turn < 100 && alive() > 65; turn++) {
+      // What was looked at stays until the next task.
+      await new Promise((resolve) => setTimeout(resolve))
+      collect()
+      await new Promise((resolve) => setTimeout(resolve))
+    }
+    expect(alive()).toBeLessThanOrEqual(65)
+  }
+  expect(gpu.counters.pipelines).toBe(401)
+  expect((await get('slow')).pipeline).toBe(used.pipeline)
+  expect(gpu.counters.pipelines).toBe(401)
+  // A thread was replaced by one that has only what is used, and takes part.
+  expect(started).toHaveBeenCalledTimes(2)
+  process.off('worker', started)
+  const add = await kernel(gpu, 'scratch')
+  const buffer = gpu.createBuffer('users', 4 * 400, storage)
+  const found = new Set<number>()
+  for (let i = 0; i < 1000 && found.size < 2; i++) {
+    const encoder = gpu.device.createCommandEncoder()
+    encoder.clearBuffer(buffer)
+    add(encoder, buffer, 400)
+    gpu.submit(encoder)
+    for (const user of await words(gpu, buffer)) found.add(user)
+  }
+  expect(found.size).toBe(2)
 })
 
 test('a region of no bytes has a unique address', () => {
