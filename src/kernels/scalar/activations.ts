@@ -36,15 +36,19 @@ export const activations = scalarTable({
     reference: (a, slope) => (a > 0 ? a : a * slope),
   },
   sigmoid: { arity: 1, wgsl: (a) => [...sigmoidLines(a), '$sigma'], reference: sigmoid },
-  /** By exp(-2 |a|), which cannot overflow, and by its series near 0, where that would cancel. */
+  /**
+   * By exp(-2 |a|), which cannot overflow, and near 0, where that would cancel, by a polynomial.
+   *
+   * source: Cephes (Moshier, tanhf.c).
+   */
   tanh: {
     arity: 1,
     wgsl: (a) => [
       `$t = exp(-2.0 * abs(${a}))`,
       `$q = ${a} * ${a}`,
-      '$inner = 0.05396825 - $q * (0.021869488 - $q * 0.008863235)',
-      `$near = abs(${a}) * (1.0 - $q * (0.33333334 - $q * (0.13333334 - $q * $inner)))`,
-      `$size = select((1.0 - $t) / (1.0 + $t), $near, abs(${a}) < 0.3)`,
+      '$inner = 0.053739715 - $q * (0.02063909 - $q * 0.0057049887)',
+      `$near = abs(${a}) - abs(${a}) * $q * (0.33333282 - $q * (0.13331442 - $q * $inner))`,
+      `$size = select((1.0 - $t) / (1.0 + $t), $near, abs(${a}) < 0.625)`,
       `select($size, -$size, ${a} < 0.0)`,
     ],
     reference: Math.tanh,

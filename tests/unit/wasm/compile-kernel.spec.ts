@@ -1,4 +1,7 @@
 import { expect, test } from 'vitest'
+import { erf } from '../../../src/kernels/scalar/erf.ts'
+import { specialFunctions } from '../../../src/kernels/special-functions.ts'
+import { stepsToWgsl } from '../../../src/kernels/steps.ts'
 import { halfValue } from '../../../src/util/half.ts'
 import { compileKernel } from '../../../src/wasm/compile-kernel.ts'
 import { runKernel } from '../../support/run-kernel.ts'
@@ -190,6 +193,32 @@ test.each([
     )
     const worst = y.reduce((max, got, i) => Math.max(max, ulps(got, exact(x[i]))), 0)
     expect(worst).toBeLessThanOrEqual(2)
+  },
+)
+
+test.each([
+  ['tanh', Math.tanh, 2],
+  ['sigmoid', (x: number) => 1 / (1 + Math.exp(-x)), 2.5],
+  ['softplus', (x: number) => Math.log1p(Math.exp(x)), 2.25],
+  // A quotient of two polynomials, each with its roundings.
+  ['erf', erf, 8],
+] as const)(
+  'the elementwise function %s is within its bound in units of the last place on the device cpu',
+  (fn, exact, bound) => {
+    const count = 200_000
+    const x = Float32Array.from({ length: count }, (_, i) =>
+      i % 2 ? (i / count - 0.5) * 20 : (i % 4 ? 1 : -1) * 10 ** ((i / count) * 8 - 7),
+    )
+    const args = [{ input: 0 }, ...(fn === 'softplus' ? [{ constant: 1 }, { constant: 80 }] : [])]
+    const { lines, result } = stepsToWgsl([{ fn, args }], ['a'])
+    const own = `fn own(a: f32) -> f32 {\n${[...lines, `return ${result};`].join('\n')}\n}`
+    const [, y] = runKernel(
+      each('own(x[i])', ['f32', 'f32'], count, specialFunctions(own) + own),
+      [x, new Float32Array(count)],
+      groupsFor(count),
+    )
+    const worst = y.reduce((max, got, i) => Math.max(max, ulps(got, exact(x[i]))), 0)
+    expect(worst).toBeLessThanOrEqual(bound)
   },
 )
 
