@@ -111,7 +111,13 @@ const specsOfCpu = [
   ...['every-op', 'golden-ops', 'special-values', 'trajectory'].map(
     (name) => `tests/gpu/${name}.spec.ts`,
   ),
-  ...(isAll ? ['every-op', 'cpu-hashes-200'].map((name) => `tests/all/gpu/${name}.spec.ts`) : []),
+  ...(isAll
+    ? [
+        ...['amp-layers', 'attention-bias', 'attention-golden', 'conv-golden', 'conv-runs'],
+        ...['cpu-hashes-200', 'every-op', 'gradients', 'input-gradients', 'memory-flat'],
+        'trajectory',
+      ].map((name) => `tests/all/gpu/${name}.spec.ts`)
+    : []),
 ]
 
 const unit = {

@@ -28,35 +28,37 @@ const withNorm = {
 const digitsData = { data: 'digits', batchSize: 16 } as const
 
 /** Trainings with `exact` on the device cpu: every engine, CPU, number of threads and number of ranks gives the same bits. */
-export const hashedRuns = {
-  mlp: { task: smallDigits, settings: { ...digitsData, optimizer: 'adamw' } },
-  cnn: { task: withNorm, settings: { ...digitsData, model: 'cnn', optimizer: 'sgd' } },
-  gpt: {
-    task: text as Task,
-    settings: { demo: 'text', data: 'story', batchSize: 8, optimizer: 'adamw' },
-  },
+export const hashedModels = {
+  mlp: { task: smallDigits, settings: digitsData },
+  cnn: { task: withNorm, settings: { ...digitsData, model: 'cnn' } },
+  gpt: { task: text as Task, settings: { demo: 'text', data: 'story', batchSize: 8 } },
 } as const satisfies Record<string, { task: Task; settings: TrainConfigInput }>
+
+export type HashedRun = readonly [model: keyof typeof hashedModels, optimizer: 'adamw' | 'sgd']
 
 /** The hashes of 200 steps on the device cpu: those of an AMD EPYC with Node 20. */
 export const hashes200 = {
-  mlp: '2a15e400a2bb1760',
-  cnn: '600d01e49cb14898',
-  gpt: 'fe32b176146c96e9',
+  'mlp adamw': '2a15e400a2bb1760',
+  'mlp sgd': '2875d8c3025f5f6e',
+  'cnn adamw': '371669cd2063fc81',
+  'cnn sgd': '600d01e49cb14898',
+  'gpt adamw': '52a70b0a0acbb5e0',
+  'gpt sgd': '32197f61db456c82',
 } as const
 
-export const inputOf = (name: keyof typeof hashedRuns, steps: number) => ({
-  ...hashedRuns[name].settings,
-  ...{ steps, lr: 0.01, exact: true, virtualWorkers: 4 },
+export const inputOf = ([model, optimizer]: HashedRun, steps: number) => ({
+  ...hashedModels[model].settings,
+  ...{ optimizer, steps, lr: 0.01, exact: true, virtualWorkers: 4 },
 })
 
 /** The hash of the weights of each rank after `steps` steps, by threads and ranks. */
 export async function hashesOf(
-  name: keyof typeof hashedRuns,
+  run: HashedRun,
   steps: number,
   places: readonly { readonly threads: number; readonly ranks: number }[],
 ): Promise<Record<string, string>> {
-  const { task } = hashedRuns[name]
-  const input = inputOf(name, steps)
+  const { task } = hashedModels[run[0]]
+  const input = inputOf(run, steps)
   const hashes: Record<string, string> = {}
   // Nine thousand digits are drawn once for all ranks.
   let data: ReturnType<Task['load']> | undefined

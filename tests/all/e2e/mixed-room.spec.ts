@@ -47,7 +47,7 @@ test('a tab of Chromium, one of Firefox and a process of Node train as three ran
     await tab.goto(address(0))
     const guest = await openInFirefox(address(1))
     const trained = [tab.evaluate(ofTab), guest.evaluate(ofTab, null), ofNode]
-    const paramHash = hashes200.mlp
+    const paramHash = hashes200['mlp adamw']
     expect(await Promise.all(trained)).toEqual([
       { rank: 0, links: { 1: 'webrtc', 2: 'relay' }, paramHash },
       { rank: 1, links: { 0: 'webrtc', 2: 'relay' }, paramHash },

@@ -237,7 +237,7 @@ describe('gpt', () => {
     expect(Math.max(...expected.slice(-tokens.length))).toBeGreaterThan(0.8)
   })
 
-  test('a layer is at most 22 dispatches forward and backward, a replayed step creates nothing', async () => {
+  test('a layer is at most 22 dispatches, or 38 on cpu, forward and backward, a replayed step creates nothing', async () => {
     const { gpu } = await testRuntime()
     const counts: number[] = []
     const tookMs = ({ times }: StepProgram) => times.forward + times.backward + times.optimizer
@@ -269,7 +269,8 @@ describe('gpt', () => {
       expect(peakBytes).toBeLessThanOrEqual(1.1 * lowerBoundBytes)
       program.destroy()
     }
-    expect(counts[1] - counts[0]).toBeLessThanOrEqual(22)
+    // Products of the device cpu first pack what they read.
+    expect(counts[1] - counts[0]).toBeLessThanOrEqual(gpu.id.type === 'cpu' ? 38 : 22)
   })
 })
 

@@ -20,22 +20,42 @@ const rows = 8
 const features = 12
 const classes = 4
 
-/**
- * Bytes of live JavaScript objects: what is left when collecting garbage frees no more. One collection does not do: handles of the GPU
- * are let go in later tasks.
- *
- * The browser is started with --js-flags=--expose-gc and --enable-precise-memory-info.
- */
-async function heapBytes(): Promise<number> {
+interface Engine {
+  readonly gc: () => void
+  readonly heapBytes: () => number
+  /** Of the process; a page is not told. */
+  readonly residentBytes?: () => number
+}
+
+/** Node, or a browser that was started with --js-flags=--expose-gc and --enable-precise-memory-info. */
+function engine(): Engine {
+  if (typeof document === 'undefined') {
+    process.getBuiltinModule('node:v8').setFlagsFromString('--expose-gc')
+    return {
+      gc: process.getBuiltinModule('node:vm').runInNewContext('gc'),
+      heapBytes: () => process.memoryUsage().heapUsed,
+      residentBytes: () => process.memoryUsage().rss,
+    }
+  }
   const { gc, performance } = globalThis as unknown as {
     gc(): void
     performance: { memory: { usedJSHeapSize: number } }
   }
+  return { gc, heapBytes: () => performance.memory.usedJSHeapSize }
+}
+
+const { gc, heapBytes: heapNow, residentBytes } = engine()
+
+/**
+ * Bytes of live JavaScript objects: what is left when collecting garbage frees no more. One collection does not do: handles of the GPU
+ * are let go in later tasks.
+ */
+async function heapBytes(): Promise<number> {
   let min = Number.POSITIVE_INFINITY
   for (let unchanged = 0; unchanged < 3; ) {
     await new Promise((resolve) => setTimeout(resolve, 20))
     gc()
-    const bytes = performance.memory.usedJSHeapSize
+    const bytes = heapNow()
     unchanged = bytes < min - 1000 ? 0 : unchanged + 1
     min = Math.min(min, bytes)
   }
@@ -66,7 +86,7 @@ test('2,000 steps leave buffers and JavaScript heap as they were', async () => {
     for (const outputs of underWay) loss = (await outputs).loss[0]
   }
   // Until then the engine of the browser compiles what runs often, and staging buffers for steps under way are made.
-  await train(1300)
+  await train(residentBytes ? 5000 : 1300)
   const first = loss
   const { buffers, bindGroups, pipelines } = gpu.counters
   const heap = [await heapBytes()]
@@ -133,5 +153,37 @@ test('epochs of a CNN over a loader with staged uploads leave buffers and heap a
   expect(grown).toBeLessThan((20 * epochs * perEpoch) / 2)
   program.destroy()
   uploads.destroy()
+  gpu.check()
+})
+
+test('programs of other shapes leave no kernels behind when they are destroyed', async () => {
+  const runtime = await testRuntime()
+  const { gpu } = runtime
+  let units = 16
+  const train = async (programs: number) => {
+    for (const end = units + programs; units < end; units++) {
+      const model = new Sequential(new Linear(features, units), new ReLU(), new Linear(units, 4))
+      const optimizer = new AdamW(model.parameters(), { lr: 1e-2 })
+      const program = await compile(
+        updateStep(optimizer, ({ x, y }) => crossEntropy(model.forward(x), y)),
+        { x: tensorType([rows, features]), y: tensorType([rows], 'i32') },
+        { runtime },
+      )
+      await program.run({ x: new Float32Array(rows * features), y: new Int32Array(rows) })
+      program.destroy()
+    }
+    const heap = await heapBytes()
+    return { heap, resident: residentBytes?.() ?? 0 }
+  }
+  // Some kernels are kept for a program that is built again, and a worker of the device cpu is replaced now and then.
+  await train(60)
+  const { buffers } = gpu.counters
+  const before = await train(20)
+  const after = await train(20)
+  const grown = { heap: after.heap - before.heap, resident: after.resident - before.resident }
+  console.log(`20 programs: ${JSON.stringify(grown)} bytes`)
+  expect(gpu.counters.buffers).toBeGreaterThan(buffers)
+  expect(grown.heap / 20).toBeLessThan(20_000)
+  expect(grown.resident / 20).toBeLessThan(200_000)
   gpu.check()
 })
