@@ -44,7 +44,7 @@ export const controlLayout = {
   arguments: 3 * lineWords + 9,
   text: 3 * lineWords + 9 + maxAddresses,
   wordsOfText,
-  /** How often a thread was woken: two lines for each, as one that was told to stop may still look at its own when another takes its place. */
+  /** How often a thread was woken: two lines for each, as one that is being stopped may still look at its line when another takes its place. */
   bells: 4 * lineWords + maxAddresses + wordsOfText,
   lineWords,
   /** Reads of a word before a thread sleeps: some 200 µs. Dispatches that the caller runs alone take less, and waking takes some 50 µs. */
