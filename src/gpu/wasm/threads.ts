@@ -273,7 +273,7 @@ export class Threads {
 
   #wake({ bell }: Helper): void {
     Atomics.add(this.#words, bell, 1)
-    Atomics.notify(this.#words, bell)
+    if (Atomics.load(this.#words, bell + at.sleeps) === 1) Atomics.notify(this.#words, bell)
   }
 
   /** Waits for those that are at the task. Who has not begun it does not any more. */
@@ -301,7 +301,7 @@ export class Threads {
       const value = Atomics.load(words, word)
       if (isOver()) return
       const isLate = this.#canSleep
-        ? Atomics.wait(words, word, value, waitMs) === 'timed-out'
+        ? this.#sleep(word, value) === 'timed-out'
         : performance.now() > lateMs
       if (!isLate) continue
       lateMs = performance.now() + waitMs
@@ -309,6 +309,14 @@ export class Threads {
       this.stop()
       throw new Error(`a thread has not answered for ${(maxWaits * waitMs) / 1000} s`)
     }
+  }
+
+  #sleep(word: number, value: number): ReturnType<typeof Atomics.wait> {
+    const words = this.#words
+    Atomics.store(words, at.callerSleeps, 1)
+    const end = Atomics.wait(words, word, value, waitMs)
+    Atomics.store(words, at.callerSleeps, 0)
+    return end
   }
 
   /** Ends all workers. */
