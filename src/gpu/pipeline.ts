@@ -1,5 +1,4 @@
-import { clippedMessage, clippedName } from '../util/clipped.ts'
-import { GpuError } from '../util/errors.ts'
+import { loadPart } from '../util/load-part.ts'
 import { tell } from '../util/log.ts'
 import type { Gpu } from './device.ts'
 import { computeStage } from './usage.ts'
@@ -15,14 +14,6 @@ export interface CompiledPipeline {
   readonly pipeline: GPUComputePipeline
   readonly layout: GPUBindGroupLayout
 }
-
-/** The lines about a line of a shader, with their numbers; a shader may have megabytes. */
-const around = (wgsl: string, line: number): string =>
-  wgsl
-    .split('\n')
-    .map((text, i) => `${i + 1} | ${clippedName(text)}`)
-    .slice(Math.max(0, line - 4), line + 3)
-    .join('\n')
 
 /** Pipelines that are kept though nothing uses them, for a program that is built again. On `cpu` each takes some 40 KB. */
 const keptPipelines = 64
@@ -81,14 +72,11 @@ export class PipelineCache {
       })
       return { pipeline, layout }
     } catch (cause) {
-      const { messages } = await module.getCompilationInfo()
-      const lines = messages.map((m) => `${m.lineNum}:${m.linePos} ${m.message}`).join('\n')
-      const at = messages[0]?.lineNum || Number(/line (\d+)/.exec(String(cause))?.[1] ?? 1)
-      throw new GpuError(
-        'gpu.compile',
-        `shader "${clippedName(label)}": does not compile. Report this error with the text below; the switch debug=4 logs the whole shader.\n${clippedMessage(lines || String(cause))}\n${around(wgsl, at)}`,
-        { cause },
+      const { compileError } = await loadPart(
+        'the error of a shader',
+        () => import('./compile-error.ts'),
       )
+      throw await compileError({ label, wgsl, module, cause })
     }
   }
 
