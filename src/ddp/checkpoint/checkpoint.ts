@@ -101,7 +101,7 @@ async function saveInTurn(
   // Ranks may be seeded each for itself, as scripts for PyTorch do: each is to go on with its own.
   const randoms =
     group && group.size > 1
-      ? await gatherJson('saveCheckpoint', group, getRngState(), isRngState, {
+      ? await gatherJson('the random state', group, getRngState(), isRngState, {
           deadlineMs: fileDeadlineMs,
         })
       : []

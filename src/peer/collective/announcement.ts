@@ -130,8 +130,7 @@ function isSame(a: Announcement, b: Announcement): boolean {
   )
 }
 
-/** A collective in words. */
-export function describe({ kind, fingerprint }: Announcement): string {
+function describe({ kind, fingerprint }: Announcement): string {
   const operation = operationOf(kind)
   const { elements, alignment, root, reduction, algorithm, machines, label } = fingerprint
   const details = [

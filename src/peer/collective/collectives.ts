@@ -37,7 +37,6 @@ import type { Session } from '../session/session.ts'
 import {
   type Announcement,
   type CollectiveKey,
-  describe,
   isBucket,
   isCounted,
   isLabel,
@@ -325,7 +324,8 @@ export class Collectives {
     const refused = entry && this.refused.get(entry.key)
     if (refused) throw refused
     if (entry) this.entries.noteStart(entry, session.peerRank)
-    if (entry && !entry.run) for (const run of this.entries.active) run.compareOrder(entry)
+    if (entry && !entry.run && isCounted(entry.bucket))
+      for (const run of this.entries.active) run.compareOrder(entry)
     if (entry?.run) this.endIfComplete(entry.run)
     this.sender.pump()
   }
@@ -404,7 +404,7 @@ export class Collectives {
     this.sender.pump()
     peers.sendStart(run, run.start)
     run.compare()
-    for (const entry of this.entries.elsewhere) run.compareOrder(entry)
+    for (const entry of this.entries.countedElsewhere) run.compareOrder(entry)
     this.receiver.takeHeld(run)
     this.checkDeparted(run)
     this.endIfComplete(run)
@@ -438,15 +438,10 @@ export class Collectives {
     const { rank, peers } = this.options
     const { peer, text, hasStarted } = run.awaited
     const { silentMs } = peers.get(peer)
-    const other = hasStarted
-      ? undefined
-      : this.entries.elsewhere.map(({ from }) => from.get(peer)).find((one) => one)
-    const why = other
-      ? `it runs ${describe(other)}, which rank ${rank} has not called. Every rank must call the same functions in the same order.`
-      : `${hasStarted ? '' : 'it has not started this collective. '}Is that tab in the background?`
     return new PeerError(
       'peer.timeout',
-      `${run.name}: rank ${rank} waited ${Math.round(waitedMs)} ms ${text}; last frame ${Math.round(silentMs)} ms ago${hasStarted ? '. ' : '; '}${why}`,
+      `${run.name}: rank ${rank} waited ${Math.round(waitedMs)} ms ${text}; last frame ${Math.round(silentMs)} ms ago` +
+        `${hasStarted ? '' : '; it has not started this collective'}. Is that tab in the background?`,
     )
   }
 }

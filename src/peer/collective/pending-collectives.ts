@@ -207,7 +207,6 @@ export class Run {
    */
   compareOrder(other: Entry): void {
     const { calls, entry, route } = this
-    if (!isCounted(other.bucket)) return
     const isOfStep =
       route.bucket <= lastExplicitBucket && this.ring && route.sequence < calls.nextSequence
     if (!isOfStep || other.group !== route.group || calls.nextCounted > other.sequence) return
@@ -258,9 +257,10 @@ export class Entries {
     return this.launched
   }
 
-  /** Those of other ranks that were not launched here. */
-  get elsewhere(): Entry[] {
-    return this.announced === 0 ? [] : [...this.byKey.values()].filter(({ run }) => !run)
+  /** Those that groups count, and that were not launched here. */
+  get countedElsewhere(): Entry[] {
+    if (this.announced === 0) return []
+    return [...this.byKey.values()].filter(({ run, bucket }) => !run && isCounted(bucket))
   }
 
   /** How many neighbours have announced that were not launched here. */

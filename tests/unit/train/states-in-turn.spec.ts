@@ -192,19 +192,3 @@ test('a state that is loaded changes no run that was called before', async () =>
   await Promise.all([...runs, ...later])
   expect(await statesOf(one)).toEqual(states[2])
 })
-
-test.each([
-  ['saveCheckpoint', ({ parts }: Training) => saveCheckpoint(parts, { folder: seenFolder() })],
-  ['stateDict', ({ optimizer }: Training) => optimizer.stateDict()],
-])('all ranks hear at once that one calls %s alone while the others train', async (name, call) => {
-  const groups = await ringOf(2)
-  const trainings = await Promise.all(groups.map((group) => training(group)))
-  await Promise.all(trainings.map(({ run }) => run(0)))
-  const ended = await Promise.allSettled([call(trainings[0]), trainings[1].run(1)])
-  for (const one of ended) {
-    expect(one).toMatchObject({ status: 'rejected', reason: { code: 'peer.mismatch' } })
-    expect((one as PromiseRejectedResult).reason.message).toMatch(
-      new RegExp(`rank 1 runs reduceScatter .*in a step, rank 0 runs ${name}, via allGather`),
-    )
-  }
-})
