@@ -21,9 +21,6 @@ export const monitorTag = 65_533
 
 const ownBuckets: readonly number[] = [countedBucket, countedDataBucket, monitorTag]
 
-export const isCounted = (bucket: number): boolean =>
-  bucket === countedBucket || bucket === countedDataBucket
-
 /** Returns whether callers may give it, as a bucket or as a message's tag. */
 export const isTag = (tag: number): boolean =>
   Number.isInteger(tag) && tag >= 0 && tag <= lastExplicitBucket
@@ -107,15 +104,6 @@ export function disagreement(
   if (isSame(own, theirs)) return undefined
   return `ranks disagree: rank ${rank} runs ${describe(own)}, rank ${theirRank} runs ${describe(theirs)}. Every rank must call the same collectives with the same lengths.`
 }
-
-/** What ranks run that each call what the other has not called. */
-export const otherOrder = (
-  rank: number,
-  own: Announcement,
-  theirRank: number,
-  theirs: Announcement,
-): string =>
-  `ranks disagree: rank ${rank} runs ${describe(own)} in a step, rank ${theirRank} runs ${describe(theirs)} outside of one, and each waits for the other. Every rank must call the same steps and functions in the same order.`
 
 function isSame(a: Announcement, b: Announcement): boolean {
   return (

@@ -38,7 +38,6 @@ import {
   type Announcement,
   type CollectiveKey,
   isBucket,
-  isCounted,
   isLabel,
   keyOf,
   kindOf,
@@ -58,7 +57,7 @@ import {
 import { Exchange } from './exchange.ts'
 import { collectiveError, lostText, refusedText } from './failure.ts'
 import type { Peers } from './peers.ts'
-import { type CallsSoFar, type CollectiveSpan, Entries, Run } from './pending-collectives.ts'
+import { type CollectiveSpan, Entries, Run } from './pending-collectives.ts'
 import { Receiver } from './receiver.ts'
 import { Sender } from './sender.ts'
 import { type Standing, standingOf } from './stalled-collectives.ts'
@@ -121,7 +120,6 @@ export interface Launch {
   machines?: readonly number[] | undefined
   sequence: number
   bucket: number
-  calls: CallsSoFar
   /** A message's receiver, a rank among all; `root` is the sender. */
   receiver?: number
 }
@@ -252,7 +250,6 @@ export class Collectives {
         reduction: reduceOps.indexOf(op),
         algorithm: algorithms.indexOf(launch.algorithm),
         machines: layoutHash(launch.machines),
-        nextSequence: isCounted(bucket) ? launch.calls.nextSequence : 0,
         label,
       },
     }
@@ -284,7 +281,6 @@ export class Collectives {
         type,
         op: isDivided ? 'sum' : op,
       }),
-      calls: launch.calls,
       ring:
         receiver === undefined
           ? {
@@ -324,8 +320,6 @@ export class Collectives {
     const refused = entry && this.refused.get(entry.key)
     if (refused) throw refused
     if (entry) this.entries.noteStart(entry, session.peerRank)
-    if (entry && !entry.run && isCounted(entry.bucket))
-      for (const run of this.entries.active) run.compareOrder(entry)
     if (entry?.run) this.endIfComplete(entry.run)
     this.sender.pump()
   }
@@ -404,7 +398,6 @@ export class Collectives {
     this.sender.pump()
     peers.sendStart(run, run.start)
     run.compare()
-    for (const entry of this.entries.countedElsewhere) run.compareOrder(entry)
     this.receiver.takeHeld(run)
     this.checkDeparted(run)
     this.endIfComplete(run)

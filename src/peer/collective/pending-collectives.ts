@@ -9,12 +9,9 @@ import {
   type Announcement,
   type CollectiveKey,
   disagreement,
-  isCounted,
   keyOf,
-  lastExplicitBucket,
   nameOf,
   operationOf,
-  otherOrder,
 } from './announcement.ts'
 import type { Exchange } from './exchange.ts'
 import { goesBefore } from './stalled-collectives.ts'
@@ -37,8 +34,6 @@ export interface CollectiveSpan {
 export interface Entry {
   readonly key: string
   readonly group: number
-  readonly sequence: number
-  readonly bucket: number
   /** By rank, of all ranks. */
   readonly from: Map<number, Announcement>
   /** By rank: the place of its START among all that came. */
@@ -69,21 +64,12 @@ export interface RingPlace {
   readonly size: number
 }
 
-/** How far this rank is in the order of a group's calls. */
-export interface CallsSoFar {
-  /** The number of the next collective that the group counts. */
-  readonly nextCounted: number
-  /** The next explicit sequence: of a step. */
-  readonly nextSequence: number
-}
-
 export interface RunOptions {
   entry: Entry
   route: FrameRoute
   rank: number
   own: Announcement
   exchange: Exchange
-  calls: CallsSoFar
   /** Its ranks as a ring; none for a message between two. */
   ring: RingPlace | undefined
   payloadBytes: number
@@ -101,7 +87,6 @@ export class Run {
   readonly name: string
   readonly own: Announcement
   readonly exchange: Exchange
-  readonly calls: CallsSoFar
   readonly ring: RingPlace | undefined
   /** All with whom it exchanges, and its neighbours in the ring: they are to agree. */
   readonly peers: readonly number[]
@@ -138,7 +123,6 @@ export class Run {
     this.name = nameOf(operation, sequence, bucket, group, own.fingerprint.label)
     this.own = own
     this.exchange = exchange
-    this.calls = options.calls
     this.ring = ring
     this.peers = [...new Set([...(ring ? [ring.previous, ring.next] : []), ...exchange.peers])]
     this.unsent = new Set(this.peers)
@@ -201,23 +185,6 @@ export class Run {
     this.onstarted?.()
   }
 
-  /**
-   * Compares the order of calls with that of ranks that have begun `other`, which the group counts and this rank has not called, while this run
-   * is of a step that they had not called. errors: `peer.mismatch`; it names both sides.
-   */
-  compareOrder(other: Entry): void {
-    const { calls, entry, route } = this
-    const isOfStep =
-      route.bucket <= lastExplicitBucket && this.ring && route.sequence < calls.nextSequence
-    if (!isOfStep || other.group !== route.group || calls.nextCounted > other.sequence) return
-    for (const [theirRank, theirs] of other.from) {
-      if (!this.peers.includes(theirRank) || entry.from.has(theirRank)) continue
-      if (theirs.fingerprint.nextSequence > route.sequence) continue
-      const text = otherOrder(this.rank, this.own, theirRank, theirs)
-      throw new PeerError('peer.mismatch', `${this.name}: ${text}`)
-    }
-  }
-
   /** Whom a launch that makes no progress waits for, and for what, in words. */
   get awaited(): { peer: number; text: string; hasStarted: boolean } {
     const { exchange, entry } = this
@@ -257,12 +224,6 @@ export class Entries {
     return this.launched
   }
 
-  /** Those that groups count, and that were not launched here. */
-  get countedElsewhere(): Entry[] {
-    if (this.announced === 0) return []
-    return [...this.byKey.values()].filter(({ run, bucket }) => !run && isCounted(bucket))
-  }
-
   /** How many neighbours have announced that were not launched here. */
   get announced(): number {
     return this.byKey.size - this.launched.length
@@ -278,8 +239,8 @@ export class Entries {
     let entry = this.byKey.get(key)
     if (!entry) {
       entry = {
-        ...{ key, group: given.group, sequence: given.sequence, bucket: given.bucket },
-        ...{ from: new Map(), startNumbers: new Map(), begun: new Map(), begunSent: 0, held: [] },
+        ...{ key, group: given.group, from: new Map(), startNumbers: new Map(), begun: new Map() },
+        ...{ begunSent: 0, held: [] },
       }
       this.byKey.set(key, entry)
     }

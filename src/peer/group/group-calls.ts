@@ -198,7 +198,6 @@ export class GroupCalls {
       machines,
       sequence: options.sequence ?? this.countSequence(),
       bucket: isCounted ? countedBucket : (options.bucket ?? 0),
-      calls: this,
     }
     return this.membership.collectives.launch(launch, { deadlineMs, ...options })
   }
@@ -257,7 +256,6 @@ export class GroupCalls {
         algorithm: 'direct',
         sequence: sequence ?? this.reserveMessage(side, peer, tag),
         bucket: tag,
-        calls: this,
       },
       { label: word ?? label, deadlineMs: deadlineMs ?? groupMs },
     )
@@ -309,10 +307,6 @@ export class GroupCalls {
   /** See `CollectiveGroup.reserve`. */
   reserve(): Turn {
     return { sequence: this.countSequence(), bucket: countedBucket }
-  }
-
-  get nextCounted(): number {
-    return this.sequencesCounted
   }
 
   /** The next sequence number of those that the group counts. */

@@ -3,7 +3,7 @@
  *
  *     bytes   field     type  meaning
  *     0       magic     u8    0x54
- *     1       version   u8    8
+ *     1       version   u8    7
  *     2       type      u8    FrameType
  *     3       kind      u8    START, DATA: operation (low 4 bits) and element type (high 4 bits)
  *     4-7     epoch     u32   membership of the group this frame belongs to
@@ -41,7 +41,7 @@ const typeNames = Object.keys(FrameType) as FrameTypeName[]
 const lastType = FrameType.bye
 
 export const wireMagic = 0x54
-export const wireVersion = 8
+export const wireVersion = 7
 
 /** The one list from which every offset follows; see the table above. */
 const layout = [
@@ -246,8 +246,6 @@ export interface Fingerprint {
   algorithm: number
   /** Of who shares a machine, where that matters; else 0. */
   machines: number
-  /** Of a collective that the group counts: the sequence that the sender has not taken yet. Ranks do not compare it. Else 0. */
-  nextSequence: number
   /** The function that calls it, where it is a part of something: a function's name, ASCII. Else empty. */
   label: string
 }
@@ -255,16 +253,15 @@ export interface Fingerprint {
 /** The longest label. units: bytes, and characters. */
 export const labelBytes = 32
 
-const fingerprintWords = 7
+const fingerprintWords = 6
 
 /** Of an encoded fingerprint; a multiple of 4, so that data behind it stays aligned. */
 export const fingerprintBytes = 4 * fingerprintWords + labelBytes
 
 export function encodeFingerprint(fingerprint: Fingerprint): Uint8Array {
-  const { elements, alignment, root, reduction, algorithm, machines, nextSequence, label } =
-    fingerprint
+  const { elements, alignment, root, reduction, algorithm, machines, label } = fingerprint
   const payload = new Uint8Array(fingerprintBytes)
-  payload.set(words(elements, alignment, root, reduction, algorithm, machines, nextSequence))
+  payload.set(words(elements, alignment, root, reduction, algorithm, machines))
   new TextEncoder().encodeInto(label, payload.subarray(4 * fingerprintWords))
   return payload
 }
@@ -275,7 +272,7 @@ export function decodeFingerprint(payload: Uint8Array): Fingerprint {
     throw bad(`a START payload of ${fingerprintBytes} bytes`, `${payload.length}`)
   const received = payload.subarray(4 * fingerprintWords)
   const end = received.indexOf(0)
-  const [elements, alignment, root, reduction, algorithm, machines, nextSequence] = readWords(
+  const [elements, alignment, root, reduction, algorithm, machines] = readWords(
     payload.subarray(0, 4 * fingerprintWords),
     fingerprintWords,
     'START',
@@ -288,7 +285,6 @@ export function decodeFingerprint(payload: Uint8Array): Fingerprint {
     reduction: reduction!,
     algorithm: algorithm!,
     machines: machines!,
-    nextSequence: nextSequence!,
   }
 }
 

@@ -12,15 +12,7 @@ test('a rank that announces collectives without end is named, and the group ends
   const group = new ProcessGroup({ rank: 0, size: 2, epoch: 1, links, env })
   const liar = new Session({ link: far, env, epoch: 1, rank: 1, peerRank: 0, size: 2 })
   await env.advance(10)
-  const facts = {
-    elements: 1,
-    alignment: 1,
-    root: 0,
-    reduction: 0,
-    algorithm: 0,
-    machines: 0,
-    nextSequence: 0,
-  }
+  const facts = { elements: 1, alignment: 1, root: 0, reduction: 0, algorithm: 0, machines: 0 }
   const start = { begun: 1, fingerprint: encodeFingerprint({ ...facts, label: '' }) }
   for (let sequence = 0; sequence < 70_000 && !group.error; sequence++) {
     liar.sendStart({ kind: 0, group: 0, sequence, bucket: 0 }, start)
