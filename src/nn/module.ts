@@ -18,7 +18,6 @@ import {
   requireFlag,
 } from '../util/options.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
-import { inTurn, type Storing, storedIn, writeInTurn } from '../util/turns.ts'
 import {
   type BackwardHook,
   type ForwardHook,
@@ -57,7 +56,7 @@ export interface LoadResult {
  * modules into a `ModuleList` or `ModuleDict`, and each parameter into a property of a module.
  * Modules cannot see `#private` fields, which are therefore not part of the model; use TypeScript's `private`.
  */
-export abstract class Module implements Storing {
+export abstract class Module {
   #training = true
   readonly #buffers = new Map<string, { buffer: ModuleBuffer; persistent: boolean }>()
   #hooks: ModuleHooks | undefined
@@ -289,29 +288,19 @@ export abstract class Module implements Storing {
   /**
    * Returns the current contents of all parameters and persistent buffers; shared tensors appear under each of their keys. Where a step or
    * `fullyShard` has divided the module among ranks, all of them call it between the same steps, and each gets the whole.
-   *
-   * The state is that after the runs called before; runs called later wait until it is read.
    */
   async stateDict(): Promise<StateDict> {
-    const all = this.#state()
-    return inTurn('read', new Set(this[storedIn]()), async () => {
-      const state: StateDict = {}
-      const contents = new Map<StoredTensor, StateDict[string]>()
-      for (const [key, tensor] of all) {
-        const read = contents.get(tensor) ?? {
-          shape: tensor.stateShape,
-          data: await tensor.stateOf(tensor.isReleased ? undefined : await tensor.read()),
-        }
-        contents.set(tensor, read)
-        state[key] = { ...read }
+    const state: StateDict = {}
+    const contents = new Map<StoredTensor, StateDict[string]>()
+    for (const [key, tensor] of this.#state()) {
+      const read = contents.get(tensor) ?? {
+        shape: tensor.stateShape,
+        data: await tensor.stateOf(tensor.isReleased ? undefined : await tensor.read()),
       }
-      return state
-    })
-  }
-
-  /** @internal */
-  [storedIn](): StoredTensor[] {
-    return [...this.#walk('')].map(([, tensor]) => tensor)
+      contents.set(tensor, read)
+      state[key] = { ...read }
+    }
+    return state
   }
 
   /**
@@ -322,8 +311,7 @@ export abstract class Module implements Storing {
    * into a bare one and vice versa; unknown keys are reported unchanged. Files of before PyTorch 0.4.1 load as there: a layer's missing
    * `num_batches_tracked` becomes 0, and a number may have shape [1].
    * errors: `shape.mismatch`, naming missing and unknown keys if `strict`, or a tensor of the wrong shape; `data.malformed` for another
-   * number of elements than the shape has, and for integers that do not fit into 32 bits. Then nothing changes. Runs called before it keep
-   * the earlier contents, also those that have not ended.
+   * number of elements than the shape has, and for integers that do not fit into 32 bits. Then nothing changes.
    */
   loadStateDict(given: LoadableState, options: LoadOptions = {}): LoadResult {
     return this.prepareLoad(given, options)()
@@ -366,13 +354,11 @@ export abstract class Module implements Storing {
     )
     const layers = new Set(found.map(([key]) => layerOf(key)))
     return () => {
-      writeInTurn(new Set(own.map(([, tensor]) => tensor)), () => {
-        found.forEach(([, tensor], i) => {
-          tensor.assign(tensor.partOf(values[i]))
-        })
-        for (const [key, tensor] of missing)
-          if (tensor.absent && layers.has(layerOf(key))) tensor.assign(tensor.absent)
+      found.forEach(([, tensor], i) => {
+        tensor.assign(tensor.partOf(values[i]))
       })
+      for (const [key, tensor] of missing)
+        if (tensor.absent && layers.has(layerOf(key))) tensor.assign(tensor.absent)
       return { missingKeys, unexpectedKeys }
     }
   }

@@ -10,7 +10,6 @@ import { TabringError } from '../util/errors.ts'
 import { isRecord, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkOptions, isShare } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
-import { inTurn, type Storing, storedIn, writeInTurn } from '../util/turns.ts'
 import {
   averagesByIndex,
   type EmaState,
@@ -56,7 +55,7 @@ interface Average {
  * holds the whole average of the gathered parameters, and of the buffers that it has itself.
  * cost: one dispatch per bucket and step, and a copy of the parameters' memory; one more dispatch per buffer.
  */
-export class ExponentialMovingAverage implements Storing {
+export class ExponentialMovingAverage {
   /** Can be changed between steps. */
   decay: number
   readonly #positions: ReadonlyMap<Parameter, number>
@@ -170,17 +169,10 @@ export class ExponentialMovingAverage implements Storing {
         'ema.swap: the parameters have been moved to another device since the last step. Move the model back, and run a step first.',
       )
     }
-    writeInTurn(new Set(this[storedIn]()), () => {
-      for (const [bucket, { pool }] of averaged) pool.swap(bucket.parameterPool)
-      for (const [buffer, { pool, updates }] of this.#bufferAverages)
-        if (updates > 0 && buffer.home) pool.swap(buffer.home.pool)
-      this.#isSwapped = !this.#isSwapped
-    })
-  }
-
-  /** @internal */
-  [storedIn](): Iterable<object> {
-    return [...this.#positions.keys(), ...this.#buffers]
+    for (const [bucket, { pool }] of averaged) pool.swap(bucket.parameterPool)
+    for (const [buffer, { pool, updates }] of this.#bufferAverages)
+      if (updates > 0 && buffer.home) pool.swap(buffer.home.pool)
+    this.#isSwapped = !this.#isSwapped
   }
 
   /** Runs `body` with the averaged parameters in the model, like torch_ema's average_parameters. */
@@ -198,10 +190,6 @@ export class ExponentialMovingAverage implements Storing {
    * the whole. errors: `graph.misuse` while swapped; `peer.*`.
    */
   async stateDict(): Promise<EmaState> {
-    return inTurn('read', new Set(this[storedIn]()), () => this.#read())
-  }
-
-  async #read(): Promise<EmaState> {
     if (this.#isSwapped) {
       throw new TabringError(
         'graph.misuse',
@@ -254,17 +242,16 @@ export class ExponentialMovingAverage implements Storing {
     const loaded = averagesByIndex(state.average, [...this.#positions.keys()])
     const loadedBuffers = averagesByIndex(state.buffers ?? {}, this.#buffers)
     for (const bucket of this.#averages.keys()) this.#loadedOf(bucket, loaded)
-    return () =>
-      writeInTurn(new Set(this[storedIn]()), () => {
-        this.#updates = state.num_updates
-        this.#loaded = loaded
-        this.#loadedBuffers = loadedBuffers
-        for (const [bucket, average] of this.#averages) this.#fill(bucket, average)
-        this.#buffers.forEach((buffer, i) => {
-          const average = this.#bufferAverages.get(buffer)
-          if (average) this.#fillBuffer(i, average)
-        })
+    return () => {
+      this.#updates = state.num_updates
+      this.#loaded = loaded
+      this.#loadedBuffers = loadedBuffers
+      for (const [bucket, average] of this.#averages) this.#fill(bucket, average)
+      this.#buffers.forEach((buffer, i) => {
+        const average = this.#bufferAverages.get(buffer)
+        if (average) this.#fillBuffer(i, average)
       })
+    }
   }
 
   #averageOf(bucket: Bucket): Average {

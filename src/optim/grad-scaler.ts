@@ -10,7 +10,6 @@ import { isWhole } from '../util/is-whole.ts'
 import { isRecord, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkOptions, isCount } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
-import { inTurn, type Storing, storedIn, writeInTurn } from '../util/turns.ts'
 import { statsOf } from './clip.ts'
 import type { Optimizer } from './optimizer.ts'
 import { type CommonSettings, checkSetting } from './settings.ts'
@@ -95,7 +94,7 @@ class ScalerUse {
  * Learning-rate schedules run on the host and also count skipped steps.
  * cost: a pass over the gradients and about four single-thread dispatches.
  */
-export class GradScaler implements Storing {
+export class GradScaler {
   readonly #options: Required<GradScalerOptions>
   /** (scale, steps since it changed), as it was given. */
   #kept: Float32Array<ArrayBuffer>
@@ -280,10 +279,8 @@ export class GradScaler implements Storing {
     checkSetting('GradScaler', '_growth_tracker', tracker, isWhole(tracker), 'whole, at least 0')
     return () => {
       Object.assign(this.#options, options)
-      writeInTurn(new Set(this[storedIn]()), () => {
-        this.#kept = Float32Array.of(state.scale, tracker)
-        for (const pool of this.#pools.values()) pool.write(this.#kept)
-      })
+      this.#kept = Float32Array.of(state.scale, tracker)
+      for (const pool of this.#pools.values()) pool.write(this.#kept)
     }
   }
 
@@ -320,17 +317,10 @@ export class GradScaler implements Storing {
     return devices
   }
 
-  /** @internal */
-  [storedIn](): Iterable<object> {
-    return this.#pools.values()
-  }
-
   /** As the steps of this rank left it. */
-  #read(): Promise<Float32Array> {
-    return inTurn('read', new Set(this[storedIn]()), async () => {
-      const used = [...this.#pools.values()].find(({ memory }) => memory)
-      return used ? ((await used.read()) as Float32Array) : this.#kept
-    })
+  async #read(): Promise<Float32Array> {
+    const used = [...this.#pools.values()].find(({ memory }) => memory)
+    return used ? ((await used.read()) as Float32Array) : this.#kept
   }
 
   #useIn(trace: Trace): ScalerUse {

@@ -15,7 +15,6 @@ import { invariant, TabringError } from '../util/errors.ts'
 import { isRecord, isSameList } from '../util/kind-of.ts'
 import { checkRecord } from '../util/options.ts'
 import { countElements, formatShape, sameShape, tensorType } from '../util/shape.ts'
-import { inTurn, type Storing, storedIn, writeInTurn } from '../util/turns.ts'
 import { checkGroup, checkKinds, checkSettingNames, requireList } from './check-params.ts'
 import { Cohort } from './cohort.ts'
 import type { ExactOptimizer, ExactSettings } from './exact/exact-optimizer.ts'
@@ -44,9 +43,7 @@ import { warnOfUnlisted } from './warn-unlisted.ts'
  *
  * With several ranks each one updates its own slice using its own slice of the state, and the program gathers the rest.
  */
-export abstract class Optimizer<Settings extends CommonSettings = CommonSettings>
-  implements Storing
-{
+export abstract class Optimizer<Settings extends CommonSettings = CommonSettings> {
   /** The groups with their settings. Numbers can be changed between steps, except a `momentum` that was 0 when the step was compiled. */
   readonly paramGroups: ParamGroup<Settings>[]
   readonly defaults: Readonly<Settings>
@@ -257,32 +254,17 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
    * Returns the whole state on the host, in PyTorch's layout. Together with the parameters it lets a run resume bit for bit.
    *
    * With several ranks, each of which holds a slice or a part of the state, all must call it between the same steps; each gets the whole
-   * state. It is that after the runs called before, with the settings as they are now; runs called later wait until it is read.
+   * state.
    * cost: one copy and wait per state and bucket; with several ranks also an all-gather of each. errors: `peer.*`.
    */
   async stateDict(): Promise<OptimizerStateDict> {
-    return this.prepareRead()()
-  }
-
-  /** @internal Takes the settings of a state; what it returns reads the rest. */
-  prepareRead(): () => Promise<OptimizerStateDict> {
-    let index = 0
-    const groups = this.paramGroups.map((group) =>
-      groupToDict(
-        { ...group } as unknown as Record<string, unknown>,
-        group.params.map(() => index++),
-      ),
-    )
-    const all = this[storedIn]()
-    const read = async () => {
-      if (!this.#host) return { state: await this.#stateOf(all), param_groups: groups }
+    if (this.#host) {
       const own = await this.#host.stateDict()
-      return { ...own, param_groups: [{ ...groups[0], ...own.param_groups[0] }] }
+      const [group] = this.paramGroups
+      const settings = groupToDict({ ...group } as unknown as Record<string, unknown>, [])
+      return { ...own, param_groups: [{ ...settings, ...own.param_groups[0] }] }
     }
-    return () => inTurn('read', new Set(all), read)
-  }
-
-  async #stateOf(all: readonly Parameter[]): Promise<Record<number, StateEntry>> {
+    const all = this.#parameters
     const state: Record<number, StateEntry> = {}
     const current = await this.#readState()
     for (const [index, parameter] of all.entries()) {
@@ -296,20 +278,23 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
         }
       state[index] = this.savesStep ? { step: own.steps, ...tensors } : tensors
     }
-    return state
-  }
-
-  /** @internal */
-  [storedIn](): readonly Parameter[] {
-    return this.paramGroups.flatMap(({ params }) => params)
+    let index = 0
+    return {
+      state,
+      param_groups: this.paramGroups.map((group) =>
+        groupToDict(
+          { ...group } as unknown as Record<string, unknown>,
+          group.params.map(() => index++),
+        ),
+      ),
+    }
   }
 
   /**
    * Loads a state from `stateDict` for a model with the same parameters in the same order, before or after compiling.
    *
    * Settings that decide which states exist (`momentum` above 0, `nesterov`, `amsgrad`, `centered`) must match a step that is already
-   * compiled; otherwise its next run fails and the step must be compiled again. The settings change at once, the state after the runs called
-   * before.
+   * compiled; otherwise its next run fails and the step must be compiled again.
    * errors: `data.malformed`, naming the difference, `config.invalid` for invalid settings; then nothing changes. `graph.misuse` if a
    * compiled step updates parameters together that have different step counts in the saved run: then load before compiling.
    */
@@ -363,19 +348,17 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     for (const group of groups) this.#checkSettings(group as unknown as Settings)
     const loadOnHost = this.#host?.prepareLoad(saved)
     return () => {
+      this.#saved = saved
+      loadOnHost?.()
       groups.forEach((group, at) => {
         Object.assign(this.paramGroups[at], group)
       })
-      writeInTurn(new Set(this[storedIn]()), () => {
-        this.#saved = saved
-        loadOnHost?.()
-        this.#loaded = loaded
-        this.#stepCount = Math.max(0, ...[...loaded.values()].map(({ steps }) => steps))
-        for (const [cohort, steps] of cohorts) cohort.restart(steps)
-        for (const bucket of this.buckets) {
-          for (const [name, pool] of bucket.state) this.#fillState(bucket, name, pool)
-        }
-      })
+      this.#loaded = loaded
+      this.#stepCount = Math.max(0, ...[...loaded.values()].map(({ steps }) => steps))
+      for (const [cohort, steps] of cohorts) cohort.restart(steps)
+      for (const bucket of this.buckets) {
+        for (const [name, pool] of bucket.state) this.#fillState(bucket, name, pool)
+      }
     }
   }
 
@@ -425,21 +408,6 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       replicated: group.params.map(({ replicatedBy }) => replicatedBy),
     }))
     const counts = known.map(({ group }) => group.params.length)
-    const copies = () =>
-      [this.paramGroups ?? []]
-        .flat()
-        .flatMap((group) => (isRecord(group) ? [[group, { ...group }] as const] : []))
-    const give = (settings: ReturnType<typeof copies>) => {
-      for (const [group, own] of settings) Object.assign(group, own)
-    }
-    trace.settings.push(() => {
-      const called = copies()
-      return () => {
-        const now = copies()
-        give(called)
-        return () => give(now)
-      }
-    })
     trace.refusals.push(() => {
       const isKept = ({ group, compiled }: (typeof known)[number], at: number) =>
         this.paramGroups[at] === group && isSameList(group.params, compiled.params)

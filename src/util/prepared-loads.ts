@@ -1,6 +1,7 @@
-/** What has a state that can be loaded; `prepareLoad`, if any, checks it, and what it returns loads it and cannot fail. */
+/** What has a state that can be loaded; `prepareLoad` checks it, and what it returns loads it and cannot fail. */
 interface Loadable {
   loadStateDict(state: never): unknown
+  prepareLoad?(state: never): () => unknown
 }
 
 const protoWith = (name: string, object: object | null): object | null =>
@@ -8,14 +9,12 @@ const protoWith = (name: string, object: object | null): object | null =>
     ? object
     : protoWith(name, Object.getPrototypeOf(object))
 
-/** Whether `preparing` prepares what its method `whole` does. A class of a user may have a method that replaces the one that does so. */
-export function canPrepare<Name extends string>(
-  part: object,
-  preparing: Name,
-  whole: string,
-): part is { [Key in Name]: (state: never) => () => unknown } {
-  const own = protoWith(preparing, part)
-  return own !== null && protoWith(whole, own) === protoWith(whole, part)
+/** Whether its state can be checked before it is loaded. A class of a user may have a `loadStateDict` that replaces the one that does so. */
+function canPrepare(part: Loadable): part is Required<Loadable> {
+  const preparing = protoWith('prepareLoad', part)
+  return (
+    preparing !== null && protoWith('loadStateDict', preparing) === protoWith('loadStateDict', part)
+  )
 }
 
 /**
@@ -30,8 +29,7 @@ export function preparedLoads(
   const unchecked: (() => unknown)[] = []
   const checked: (() => unknown)[] = []
   for (const [part, state] of parts) {
-    if (canPrepare(part, 'prepareLoad', 'loadStateDict'))
-      checked.push(part.prepareLoad(state as never))
+    if (canPrepare(part)) checked.push(part.prepareLoad(state as never))
     else unchecked.push(() => part.loadStateDict(state as never))
   }
   return [...unchecked, ...checked]

@@ -7,8 +7,7 @@ import { DataError } from '../../util/errors.ts'
 import { isRecord } from '../../util/kind-of.ts'
 import { checkArgument, checkFlag, checkOptions, checkRecord } from '../../util/options.ts'
 import { ownOf } from '../../util/own-of.ts'
-import { canPrepare, preparedLoads } from '../../util/prepared-loads.ts'
-import { asPart, inTurn, type Storing, storedIn } from '../../util/turns.ts'
+import { preparedLoads } from '../../util/prepared-loads.ts'
 import { readConditions, takeConditions } from '../data-parallel/run-conditions.ts'
 
 /** Anything with a state that can be saved and loaded: modules, optimizers, schedulers, samplers, data loaders. */
@@ -65,45 +64,6 @@ const has = (value: unknown, method: keyof Stateful): boolean =>
 const isStateful = (value: CheckpointState[string]): value is Stateful =>
   has(value, 'stateDict') && has(value, 'loadStateDict')
 
-/** The tensors of these parts. */
-export const storedInParts = (parts: CheckpointState): Set<object> =>
-  new Set(
-    Object.values(parts).flatMap((part) =>
-      isRecord(part) && storedIn in part ? [...(part as unknown as Storing)[storedIn]()] : [],
-    ),
-  )
-
-const isAsync = (method: unknown): boolean =>
-  Object.prototype.toString.call(method) === '[object AsyncFunction]'
-
-/**
- * `state` as it is now, but for what is read from devices, in its turn: a learning rate or a position in the data that changes before belongs
- * to the next step.
- */
-export function ofNow(state: CheckpointState): CheckpointState {
-  checkRecord('checkpoint', 'the parts', state)
-  const entries = Object.entries(state).map(([name, value]) => {
-    if (!isStateful(value)) return [name, value] as const
-    const { loadStateDict } = value
-    if (canPrepare(value, 'prepareRead', 'stateDict'))
-      return [name, { stateDict: value.prepareRead(undefined as never), loadStateDict }] as const
-    if (isAsync(value.stateDict)) return [name, value] as const
-    let stateDict: () => unknown
-    try {
-      const own = value.stateDict()
-      if (own instanceof Promise) own.catch(() => undefined)
-      stateDict = () => own
-    } catch (error) {
-      // All ranks hear of it, where they save together.
-      stateDict = () => {
-        throw error
-      }
-    }
-    return [name, { stateDict, loadStateDict }] as const
-  })
-  return Object.fromEntries(entries)
-}
-
 /** Names under which checkpoints have parts and no plain values. */
 const partNames = ['model', 'optimizer', 'scheduler', 'loader', 'scaler'] as const
 
@@ -137,7 +97,7 @@ export async function readState(
   for (const [name, value] of Object.entries(state)) {
     if (isStateful(value)) {
       parts.push(name)
-      states.set(name, (await asPart(() => value.stateDict())) as Saved)
+      states.set(name, (await value.stateDict()) as Saved)
     } else if (value !== undefined) states.set(name, value as Saved)
   }
   const run = readConditions(state)
@@ -150,15 +110,12 @@ export async function readState(
 /**
  * Returns one .safetensors file with the states of all parts, the plain values, and the random state of this page or worker.
  *
- * Use it to handle the file yourself, for example as a download; `saveCheckpoint` keeps files in a folder. All ranks call it, after the same
- * steps. Runs called later wait for it.
+ * Use it to handle the file yourself, for example as a download; `saveCheckpoint` keeps files in a folder. All ranks call it, between steps.
  * The tensors of a part are named by their path: `model.0.weight`, `optimizer.state.0.exp_avg`.
  * errors: `data.malformed` for a state that contains anything but plain values and arrays.
  */
-export async function packCheckpoint(state: CheckpointState): Promise<Uint8Array<ArrayBuffer>> {
-  const now = ofNow(state)
-  return inTurn('save', storedInParts(state), async () => save(await readState(now)))
-}
+export const packCheckpoint = async (state: CheckpointState): Promise<Uint8Array<ArrayBuffer>> =>
+  save(await readState(state))
 
 /** Waits until models that were wrapped just now have rank 0's parameters: ranks do their collectives in one order. */
 export async function whenReady(state: CheckpointState): Promise<void> {
@@ -196,10 +153,7 @@ export const unpackCheckpoint = <Values extends SavedState = SavedState>(
   source: Uint8Array<ArrayBuffer> | ArrayBuffer,
   parts: Parts = {},
   options: UnpackOptions = {},
-): Promise<Values> => {
-  const place = placeIn(parts)
-  return inTurn('load', storedInParts(parts), () => unpackAt<Values>(source, parts, options, place))
-}
+): Promise<Values> => unpackAt<Values>(source, parts, options, placeIn(parts))
 
 /** A rank among those that load together. */
 interface Place {
@@ -253,7 +207,7 @@ export async function prepareAt<Values extends SavedState>(
     Object.entries(parts).map(([name, part]) => [part, ownOf(states, name)]),
   )
   return async () => {
-    for (const load of loads) await asPart(load)
+    for (const load of loads) await load()
     const differences = run ? takeConditions(run, parts) : []
     if (strict) {
       const isAsMany = randomByRank?.length === size

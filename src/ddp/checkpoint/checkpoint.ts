@@ -20,16 +20,13 @@ import {
   isCount,
   isNotNegative,
 } from '../../util/options.ts'
-import { inTurn } from '../../util/turns.ts'
 import { DistributedDataParallel } from '../data-parallel/data-parallel.ts'
 import {
   type CheckpointState,
   isRngState,
-  ofNow,
   type Parts,
   prepareAt,
   readState,
-  storedInParts,
   type UnpackOptions,
   whenReady,
 } from './checkpoint-file.ts'
@@ -71,7 +68,7 @@ export const maxFileBytes = 2 ** 32
  *
  * As `save_checkpoint` of PyTorch's ImageNet example, with these differences. All ranks of the group call it, only its rank 0 writes, and all
  * wait until it has. An interrupted save leaves the earlier files unchanged. The file is named after `step`, else after `epoch`. Use one
- * folder per run. The states are those after the runs called before; later runs of the parts, and later saves, wait for this one.
+ * folder per run, and one save at a time.
  * errors, the same on all ranks: `file.unwritable`, those of packCheckpoint and of the folder; `peer.*`.
  */
 export async function saveCheckpoint(
@@ -85,18 +82,6 @@ export async function saveCheckpoint(
   checkFlag('saveCheckpoint', 'isBest', isBest)
   checkRecord('saveCheckpoint', 'state', state)
   const group = groupOf(placed, state)
-  const now = ofNow(state)
-  return inTurn('save', storedInParts(state), () =>
-    saveInTurn(now, group, placed, { isBest, keepLast }),
-  )
-}
-
-async function saveInTurn(
-  state: CheckpointState,
-  group: CollectiveGroup | undefined,
-  placed: CheckpointOptions,
-  kept: { isBest: boolean; keepLast: number },
-): Promise<string> {
   await whenReady(state)
   // Ranks may be seeded each for itself, as scripts for PyTorch do: each is to go on with its own.
   const randoms =
@@ -111,7 +96,8 @@ async function saveInTurn(
     const folder = await folderOf('saveCheckpoint', placed)
     const entry = await putCheckpoint(folder, save(states), {
       label: labelOf(state),
-      ...kept,
+      isBest,
+      keepLast,
     })
     return entry.name
   }
@@ -123,7 +109,7 @@ async function saveInTurn(
  *
  * All ranks call it. Rank 0 reads the file and sends it to the others, so the number of ranks may differ from the saved run. Sums are then
  * added in another order, and the numbers are close to those of the saved run, not equal. Load before the step is compiled; see
- * `unpackCheckpoint`. All parts of all ranks load, or none. Runs called later wait for it.
+ * `unpackCheckpoint`. All parts of all ranks load, or none.
  * errors, the same on all ranks: `data.missing` for a file that does not exist, `data.checksum` for one that has changed; those of
  * unpackCheckpoint; `peer.*`.
  */
@@ -144,22 +130,19 @@ export async function loadCheckpoint<Values extends SavedState = SavedState>(
     onDifferences: 'function',
   })
   if (placed.processGroup !== undefined) memberGroup('loadCheckpoint', placed.processGroup)
-  checkRecord('checkpoint', 'the parts', parts)
-  return inTurn('load', storedInParts(parts), async () => {
-    await whenReady(parts)
-    const group = groupOf(placed, parts)
-    const file = await readTogether(group, async () =>
-      getCheckpoint(await folderOf('loadCheckpoint', placed), which),
-    )
-    if (!file) return undefined
-    let load!: () => Promise<Values>
-    // A part that cannot load on one rank loads on none.
-    await together(group, async () => {
-      load = await prepareAt<Values>(file, parts, { strict, onDifferences }, group ?? alone)
-      return ''
-    })
-    return load()
+  await whenReady(parts)
+  const group = groupOf(placed, parts)
+  const file = await readTogether(group, async () =>
+    getCheckpoint(await folderOf('loadCheckpoint', placed), which),
+  )
+  if (!file) return undefined
+  let load!: () => Promise<Values>
+  // A part that cannot load on one rank loads on none.
+  await together(group, async () => {
+    load = await prepareAt<Values>(file, parts, { strict, onDifferences }, group ?? alone)
+    return ''
   })
+  return load()
 }
 
 const alone = { rank: 0, size: 1 }

@@ -5,7 +5,6 @@ import { writeTorch } from '../../data/torch/write-torch.ts'
 import type { LoadOptions, LoadResult, Module, StateDict } from '../../nn/module.ts'
 import { checkModule } from '../../nn/module.ts'
 import { checkArgument, checkChoice, checkOptions, checkRecord } from '../../util/options.ts'
-import { asPart, inTurn, storedIn } from '../../util/turns.ts'
 
 const formats = ['safetensors', 'pt'] as const
 
@@ -87,8 +86,5 @@ export async function loadModel(
   checkRecord('loadModel', 'options', options)
   const { where = 'loadModel', ...others } = options
   checkModule('loadModel', model, 'model')
-  return inTurn('load', new Set(model[storedIn]()), async () => {
-    const state = await readStateDict(source, where)
-    return asPart(() => model.loadStateDict(state, others))
-  })
+  return model.loadStateDict(await readStateDict(source, where), others)
 }

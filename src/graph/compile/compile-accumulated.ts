@@ -7,15 +7,12 @@ import {
   checkRecord,
   isNotNegative,
 } from '../../util/options.ts'
-import { asPart, inTurn, waitsFor } from '../../util/turns.ts'
 import type { InputTypes, Outputs, TracedFunction } from '../plan/prepare.ts'
 import {
   copyInputs,
   type RunInputs,
   type RunOutputs,
   type StepProgram,
-  storedInStep,
-  withSettings,
 } from '../plan/step-program.ts'
 import { newTally } from '../plan/weighing.ts'
 import { type CompileOptions, compile } from './compile.ts'
@@ -84,7 +81,6 @@ export class AccumulatedProgram<Out extends Outputs = Outputs> {
   readonly microStep: StepProgram<Out>
   readonly updateStep: StepProgram<Out>
   readonly steps: number | undefined
-  readonly #stored: ReadonlySet<object>
   #added = 0
   /** Runs begun. */
   #turn = 0
@@ -97,9 +93,6 @@ export class AccumulatedProgram<Out extends Outputs = Outputs> {
     this.microStep = microStep
     this.updateStep = updateStep
     this.steps = steps
-    this.#stored = new Set(
-      [microStep, updateStep].flatMap(({ prepared }) => [...storedInStep(prepared)]),
-    )
     this.run = this.run.bind(this)
     this.destroy = this.destroy.bind(this)
   }
@@ -143,23 +136,20 @@ export class AccumulatedProgram<Out extends Outputs = Outputs> {
     const turn = ++this.#turn
     this.#added = last ? 0 : added + 1
     const data = copyInputs(inputs, Object.keys(program.prepared.inputs))
-    const isLoading = waitsFor('run', this.#stored).includes('load')
-    const settings = isLoading ? { ...scalars } : withSettings(program.prepared, scalars)
-    return inTurn('run', this.#stored, async () => {
-      const begun = this.#begun.then(async () => {
-        // Each program keeps its own runs in order; the two would not keep to each other's.
-        if (this.#current !== program) await this.#outputs.catch(() => undefined)
-        this.#current = program
-        const outputs = asPart(() => program.run(data, settings))
-        this.#outputs = outputs
-        outputs.catch((error) => {
-          if (isRefusedRun(error) && turn === this.#turn) this.#added = added
-        })
-        return { outputs }
+    const settings = { ...scalars }
+    const begun = this.#begun.then(async () => {
+      // Each program keeps its own runs in order; the two would not keep to each other's.
+      if (this.#current !== program) await this.#outputs.catch(() => undefined)
+      this.#current = program
+      const outputs = program.run(data, settings)
+      this.#outputs = outputs
+      outputs.catch((error) => {
+        if (isRefusedRun(error) && turn === this.#turn) this.#added = added
       })
-      this.#begun = begun.catch(() => undefined)
-      return (await begun).outputs
+      return { outputs }
     })
+    this.#begun = begun.catch(() => undefined)
+    return (await begun).outputs
   }
 
   /** True if this rank exchanges gradients now. */

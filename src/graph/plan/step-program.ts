@@ -14,8 +14,6 @@ import {
 } from '../../util/shape.ts'
 import type { GivenInputs, HostData } from '../memory/host-values.ts'
 import { checkIndices } from '../trace/index-bounds.ts'
-import type { Trace } from '../trace/trace.ts'
-import { storageOf } from '../trace/value.ts'
 import type { InputTypes, Outputs, Prepared } from './prepare.ts'
 
 /** The arrays that hold a tensor's elements on the host. */
@@ -114,20 +112,6 @@ export type PreparedStep = Pick<
   Prepared,
   'trace' | 'inputs' | 'outputs' | 'nodes' | 'updates' | 'syncPoints' | 'chosen'
 >
-
-/** The tensors and pools that a step reads and writes. */
-export function storedInStep({ nodes, updates }: PreparedStep): Set<object> {
-  const stored = new Set<object>(updates.flatMap(({ update }) => update.bucket.parameters))
-  for (const { inputs } of nodes) {
-    for (const value of inputs) {
-      const { leaf } = storageOf(value)
-      if (leaf?.kind === 'parameter') stored.add(leaf.parameter)
-      else if (leaf?.kind === 'buffer') stored.add(leaf.buffer)
-      else if (leaf?.kind === 'pool') stored.add(leaf.pool)
-    }
-  }
-  return stored
-}
 
 /** A compiled function: the result of `compile`, on any device. */
 export interface StepProgram<Out extends Outputs = Outputs> {
@@ -287,40 +271,13 @@ export function checkRun(
   return given
 }
 
-const settingsKey = Symbol('settings at the call')
-type Scalars = Readonly<Record<string, number>> & { [settingsKey]?: (() => () => void)[] }
-
-/** A copy of a run's scalars that has the optimizers' settings as they are now, for a run that begins later. */
-export const withSettings = (
-  { trace }: Pick<Prepared, 'trace'>,
-  scalars: Scalars,
-): Readonly<Record<string, number>> => {
-  const settings = scalars[settingsKey] ?? trace.settings.map((take) => take())
-  return { ...scalars, [settingsKey]: settings } as Scalars
-}
-
 /** Counts the step (unless `isCounted` is false) and writes this run's block of scalars to `values`; `inputs` undefined for a shadow's. */
 export function fillScalars(
-  prepared: Pick<Prepared, 'trace'>,
-  scalars: Scalars,
+  { trace }: Pick<Prepared, 'trace'>,
+  scalars: Readonly<Record<string, number>>,
   inputs: GivenInputs | undefined,
   values: Float32Array,
   isCounted = true,
-): void {
-  const undo = scalars[settingsKey]?.map((give) => give()) ?? []
-  try {
-    fill(prepared.trace, scalars, inputs, values, isCounted)
-  } finally {
-    for (const end of undo) end()
-  }
-}
-
-function fill(
-  trace: Trace,
-  scalars: Scalars,
-  inputs: GivenInputs | undefined,
-  values: Float32Array,
-  isCounted: boolean,
 ): void {
   for (const refuse of trace.refusals) refuse()
   trace.scalars.begin(scalars)

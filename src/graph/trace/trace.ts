@@ -353,8 +353,6 @@ export class Trace {
   readonly beforeStep: (() => void)[] = []
   /** Called before `beforeStep`: each throws where a run may not begin, so that a refused run counts nowhere. */
   readonly refusals: (() => void)[] = []
-  /** Each takes settings as they are when a run is called, and returns what gives them back for a moment; that returns what ends it. */
-  readonly settings: (() => () => () => void)[] = []
   /** The innermost checkpointed region of each node that stands in one. */
   readonly regions = new Map<GraphNode, Region>()
   /** The pipeline whose micro-batches this step trains on, if any. */
