@@ -120,7 +120,7 @@ export class RingExchange implements GradientExchange {
   }
 
   gather(data: Float32Array<ArrayBuffer>): Promise<void> {
-    return this.#group.allGather(data, { alignment: poolAlignment })
+    return this.#group.allGather(data, { alignment: poolAlignment, label: 'stateDict' })
   }
 
   gatherTexts(own: string): Promise<readonly string[]> {

@@ -127,6 +127,7 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     const thrown = isOwn
       ? new PeerError(caught.code, `initProcessGroup: rank ${rank}: ${caught.message}`)
       : caught
+    for (const one of forming.values()) one.close()
     for (const link of links.values()) link.close('the group was not formed')
     if (!isReport) {
       const others = members.filter((member) => member.rank !== rank)

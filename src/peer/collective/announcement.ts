@@ -118,7 +118,8 @@ function isSame(a: Announcement, b: Announcement): boolean {
   )
 }
 
-function describe({ kind, fingerprint }: Announcement): string {
+/** A collective in words. */
+export function describe({ kind, fingerprint }: Announcement): string {
   const operation = operationOf(kind)
   const { elements, alignment, root, reduction, algorithm, machines, label } = fingerprint
   const details = [

@@ -37,6 +37,7 @@ import type { Session } from '../session/session.ts'
 import {
   type Announcement,
   type CollectiveKey,
+  describe,
   isBucket,
   isLabel,
   keyOf,
@@ -431,10 +432,15 @@ export class Collectives {
     const { rank, peers } = this.options
     const { peer, text, hasStarted } = run.awaited
     const { silentMs } = peers.get(peer)
+    const other = hasStarted
+      ? undefined
+      : this.entries.elsewhere.map(({ from }) => from.get(peer)).find((one) => one)
+    const why = other
+      ? `it runs ${describe(other)}, which rank ${rank} has not called. Every rank must call the same functions in the same order.`
+      : `${hasStarted ? '' : 'it has not started this collective. '}Is that tab in the background?`
     return new PeerError(
       'peer.timeout',
-      `${run.name}: rank ${rank} waited ${Math.round(waitedMs)} ms ${text}; last frame ${Math.round(silentMs)} ms ago` +
-        `${hasStarted ? '' : '; it has not started this collective'}. Is that tab in the background?`,
+      `${run.name}: rank ${rank} waited ${Math.round(waitedMs)} ms ${text}; last frame ${Math.round(silentMs)} ms ago${hasStarted ? '. ' : '; '}${why}`,
     )
   }
 }

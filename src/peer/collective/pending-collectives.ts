@@ -229,6 +229,11 @@ export class Entries {
     return this.byKey.size - this.launched.length
   }
 
+  /** Those of other ranks that were not launched here. */
+  get elsewhere(): Entry[] {
+    return this.announced === 0 ? [] : [...this.byKey.values()].filter(({ run }) => !run)
+  }
+
   find(key: CollectiveKey): Entry | undefined {
     return this.byKey.get(keyOf(key))
   }

@@ -71,7 +71,7 @@ export class FormingLink {
     else this.#vote.tell(isUp)
   }
 
-  /** What comes of it from now on is of no interest. What it was made of ends with its parts. */
+  /** Forms no further, and reports nothing. What it was made of ends with its parts. */
   close(): void {
     this.#isClosed = true
   }
@@ -128,7 +128,7 @@ export class FormingLink {
     if (!this.#isClosed) await onTransport({ kind: 'port', port }, 0)
   }
 
-  /** Whoever takes the transport opens it, as a worker can: it has WebSockets. */
+  /** The taker opens it, as a worker can: it has WebSockets. */
   async #overRelay(): Promise<void> {
     const { relay, key, peerName, onTransport } = this.#options
     const place = { ...relay!, channel: key, side: this.#side, peerName }

@@ -264,3 +264,21 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     expect(end).toMatch(text)
   })
 })
+
+test('a rank that waits in vain says what the other runs, which it has not called', async () => {
+  const env = new VirtualEnv(1)
+  const { groups } = memoryRing(env, 2)
+  const errors = await env.until(
+    outcomes([
+      groups[0]!.allReduce(new Float32Array(8), { sequence: 7, label: 'wrap' }),
+      groups[1]!.barrier({ label: 'saveCheckpoint' }),
+    ]),
+    60_000,
+  )
+  for (const error of errors) {
+    expect(error).toMatchObject({ code: 'peer.timeout' })
+    expect(error!.message).toMatch(
+      /waited 30000 ms .*; it runs (wrap, via allReduce|saveCheckpoint, via barrier) .*which rank \d has not called\. Every rank must call/,
+    )
+  }
+})
