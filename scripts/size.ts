@@ -62,7 +62,7 @@ try {
     console.log(`${kilobytes(sum(ofPage(page)))}  ${page}, before what it loads later`)
   isWithin = own <= firstLoadBudget
   console.log(
-    `\nfirst load of index.html:${kilobytes(own)} of ${kilobytes(firstLoadBudget).trim()}${isWithin ? '' : ': TOO LARGE'}`,
+    `\nfirst load of index.html:${kilobytes(own)} of ${kilobytes(firstLoadBudget).trim()}${isWithin ? '' : `: TOO LARGE by ${own - firstLoadBudget} bytes`}`,
   )
 } finally {
   rmSync(folder, { recursive: true })

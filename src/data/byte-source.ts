@@ -1,3 +1,4 @@
+import { ArgumentTypeError } from '../util/errors.ts'
 import { isDetached, isRecord } from '../util/kind-of.ts'
 import { checkArgument, checkText } from '../util/options.ts'
 import { addressOf, type FileSource, readFile, unreadable } from './folder.ts'
@@ -21,16 +22,21 @@ export interface OpenFile {
 }
 
 const isSource = (source: unknown): boolean =>
-  isRecord(source) &&
-  !(source instanceof Response) &&
-  (source instanceof Blob || 'getFile' in source || 'url' in source)
+  isRecord(source) && (source instanceof Blob || 'getFile' in source || 'url' in source)
 
 const isOpen = (source: ByteSource | OpenFile): source is OpenFile =>
   isRecord(source) && 'sizeBytes' in source && 'read' in source
 
-/** An ArrayBuffer as an array of its bytes; anything else, and one that was transferred away, as it is. */
-export const asBytes = <T>(source: T | ArrayBuffer): T | Uint8Array<ArrayBuffer> =>
-  source instanceof ArrayBuffer && !isDetached(source) ? new Uint8Array(source) : (source as T)
+/** An ArrayBuffer as an array of its bytes; anything else, and one that was transferred away, as it is. errors: a TypeError for a Response. */
+export function asBytes<T>(source: T | ArrayBuffer): T | Uint8Array<ArrayBuffer> {
+  if (source instanceof Response)
+    throw new ArgumentTypeError(
+      'source: expected an address, a file or its bytes, got a Response: await its arrayBuffer().',
+    )
+  return source instanceof ArrayBuffer && !isDetached(source)
+    ? new Uint8Array(source)
+    : (source as T)
+}
 
 /** `name` is for sources without a name. errors: `data.missing` when it cannot be read. */
 export async function openFile(source: ByteSource | OpenFile, name: string): Promise<OpenFile> {

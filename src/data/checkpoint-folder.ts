@@ -3,8 +3,9 @@ import { bytesToHex } from '@noble/hashes/utils.js'
 import * as v from 'valibot'
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { type FileFolder, hasPrivateFiles, opfsFileStore, readPart } from './file-store.ts'
+import { type FileFolder, hasPrivateFiles, opfsFileStore } from './file-store.ts'
 import { privateRoot } from './private-checkpoints.ts'
+import { readPart } from './read-part.ts'
 
 /**
  * Checkpoints in a folder: whole files, and a manifest that says which of them count.

@@ -9,8 +9,9 @@ import {
   isNotNegative,
   type OptionNames,
 } from '../util/options.ts'
-import { defaultFileStore, type FileStore, type PartFolder, readPart } from './file-store.ts'
+import { defaultFileStore, type FileStore, type PartFolder } from './file-store.ts'
 import { addressOf } from './folder.ts'
+import { readPart } from './read-part.ts'
 
 export interface DownloadProgress {
   receivedBytes: number

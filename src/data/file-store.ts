@@ -1,7 +1,5 @@
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { quoted } from '../util/kind-of.ts'
-import { checkArgument } from '../util/options.ts'
 
 /** A store for files in parts, kept between visits if the browser supports it. */
 export interface FileStore {
@@ -19,17 +17,6 @@ export interface FileFolder {
    * Runs `work` exclusively: no other context that shares the folder runs such a call at the same time. Absent if the folder is not shared.
    */
   withLock?<T>(work: () => Promise<T>): Promise<T>
-}
-
-/** A file of a folder, which may be the caller's own. errors: a TypeError for what is no Blob; the folder's. */
-export async function readPart(
-  folder: Pick<FileFolder, 'read'>,
-  name: string,
-): Promise<Blob | undefined> {
-  const found: unknown = await folder.read(name)
-  const isFile = found === undefined || found === null || found instanceof Blob
-  checkArgument('folder', `what read(${quoted(name)}) gives`, found, isFile, 'a Blob, or undefined')
-  return (found as Blob | null) ?? undefined
 }
 
 /** The parts of one file, by name. */

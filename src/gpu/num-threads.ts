@@ -68,8 +68,8 @@ async function countSharers(locks: LockManager): Promise<void> {
 export async function shareCores(): Promise<() => void> {
   const locks = globalThis.navigator?.locks
   if (!locks) return () => undefined
+  let release: () => void = () => undefined
   try {
-    let release!: () => void
     const released = new Promise<void>((resolve) => {
       release = resolve
     })
@@ -91,6 +91,7 @@ export async function shareCores(): Promise<() => void> {
       release()
     }
   } catch {
+    release()
     return () => undefined
   }
 }

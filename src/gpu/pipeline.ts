@@ -26,9 +26,6 @@ export class PipelineCache {
   readonly #promises = new WeakMap<GPUComputePipeline, Promise<CompiledPipeline>>()
   /** In the order of their last use. */
   readonly #newest = new Set<Promise<CompiledPipeline>>()
-  readonly #collected = new FinalizationRegistry<string>((wgsl) => {
-    if (!this.#compiled.get(wgsl)?.deref()) this.#compiled.delete(wgsl)
-  })
   readonly #layouts = new Map<string, GPUBindGroupLayout>()
 
   constructor(gpu: Gpu) {
@@ -53,8 +50,8 @@ export class PipelineCache {
       ({ pipeline }) => this.#promises.set(pipeline, compiled),
       () => undefined,
     )
+    for (const [wgsl, known] of this.#compiled) if (!known.deref()) this.#compiled.delete(wgsl)
     this.#compiled.set(source.wgsl, new WeakRef(compiled))
-    this.#collected.register(compiled, source.wgsl)
     return compiled
   }
 
@@ -72,10 +69,7 @@ export class PipelineCache {
       })
       return { pipeline, layout }
     } catch (cause) {
-      const { compileError } = await loadPart(
-        'the error of a shader',
-        () => import('./compile-error.ts'),
-      )
+      const { compileError } = await loadPart('shader errors', () => import('./compile-error.ts'))
       throw await compileError({ label, wgsl, module, cause })
     }
   }

@@ -17,8 +17,6 @@ export function kindOf(value: unknown): string {
       ? 'an ArrayBuffer that was transferred away'
       : `an ArrayBuffer of ${value.byteLength} bytes`
   if (value instanceof Promise) return 'a promise, which lacks an await'
-  if (value instanceof Response)
-    return 'a Response, of which await response.arrayBuffer() gives the bytes'
   if (value instanceof URL) return `the URL ${clipped(value.href)}`
   if ('shape' in value && isShort(value.shape)) {
     const tensor = `a tensor [${value.shape.join(', ')}]`

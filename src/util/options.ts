@@ -1,27 +1,24 @@
 import { clipped } from './clipped.ts'
 import { ArgumentTypeError, TabringError } from './errors.ts'
-import { isPlain, isRecord, isText, quoted } from './kind-of.ts'
+import { isPlain, isRecord, quoted } from './kind-of.ts'
 
 /** The longest list of options of the library has 320. units: characters. */
 const maxNames = 400
 
-/** What an option may be that `checkOptions` checks, with how to say it. */
+/** What an option may be that `checkOptions` checks, by JavaScript's word for it or a function, with how to say it. */
 const kinds = {
-  flag: [(value: unknown) => typeof value === 'boolean', 'true or false'],
-  function: [(value: unknown) => typeof value === 'function', 'a function'],
-  group: [
-    (value: unknown) => isRecord(value) && typeof value['takeSequence'] === 'function',
-    'a group of ranks, as newGroup() gives it',
-  ],
+  flag: ['boolean', 'true or false'],
+  text: ['string', 'a text'],
   list: [Array.isArray, 'a list'],
-  number: [(value: unknown) => typeof value === 'number', 'a number'],
-  size: [(value: unknown) => isCount(value as number), 'a whole number above 0'],
   object: [isRecord, 'an object'],
-  text: [isText, 'a text'],
-} as const satisfies Record<string, readonly [(value: unknown) => boolean, string]>
+  size: [(value: number) => isCount(value), 'a whole number above 0'],
+  group: [(value: unknown) => isRecord(value) && 'takeSequence' in value, 'a group'],
+} as const satisfies Record<string, readonly [string | ((value: never) => boolean), string]>
+
+type Kind = keyof typeof kinds | 'function' | 'number'
 
 /** Every option of `T` by name, so that none is forgotten, and what it may be; true where the function itself checks that. */
-export type OptionNames<T> = Readonly<Record<keyof T, true | keyof typeof kinds>>
+export type OptionNames<T> = Readonly<Record<keyof T, true | Kind>>
 
 /**
  * The options, if they are an object without other names than `known`: JavaScript does not know the types, and a misspelt option would
@@ -49,11 +46,13 @@ export function checkOptions<T extends object>(
       `${where}: expected ${name} among ${names}, got ${quoted(unknown)}. ${meant ? `Write ${meant}` : 'Correct its name'}, or remove it.`,
     )
   }
-  for (const [name, kind] of Object.entries<true | keyof typeof kinds>(known)) {
+  for (const [name, kind] of Object.entries<true | Kind>(known)) {
     const value: unknown = Reflect.get(options, name)
-    if (kind === true || value === undefined) continue
-    const [isOne, expected] = kinds[kind]
-    checkArgument(where, name, value, isOne(value), expected)
+    // Null is PyTorch's None.
+    if (kind === true || (value ?? undefined) === undefined) continue
+    const [is, expected] = kind in kinds ? kinds[kind as keyof typeof kinds] : [kind, `a ${kind}`]
+    const isOne = typeof is === 'string' ? typeof value === is : is(value as never)
+    checkArgument(where, name, value, isOne, expected)
   }
   return options
 }

@@ -110,7 +110,8 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
   constructor(dataset: Dataset<S>, options: DataLoaderOptions<S, B> = {}) {
     checkOptions('DataLoader', options, loaderOptions)
     checkDataset('DataLoader', dataset)
-    const { batchSize = 1, numWorkers = 0, prefetchFactor = 2, shuffle = false, sampler } = options
+    const { batchSize = 1, numWorkers = 0, shuffle = false, sampler } = options
+    const prefetchFactor = options.prefetchFactor ?? 2
     requireWhole('batchSize', batchSize, 1)
     requireWhole('numWorkers', numWorkers, 0)
     requireWhole('prefetchFactor', prefetchFactor, 1)
@@ -131,10 +132,9 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
       const isFunction = given === undefined || typeof given === 'function'
       checkArgument('DataLoader', name, given, isFunction, 'a function')
     }
-    for (const name of ['worker', 'prefetchFactor'] as const) {
-      const isUsed = numWorkers > 0 || options[name] === undefined
-      checkArgument('DataLoader', name, options[name], isUsed, 'left out without numWorkers')
-    }
+    const { prefetchFactor: given } = options
+    const isUsed = numWorkers > 0 || (given ?? undefined) === undefined
+    checkArgument('DataLoader', 'prefetchFactor', given, isUsed, 'left out without numWorkers')
     requirePinner(options.pinMemory)
     requireSwitch('shuffle', options.shuffle)
     requireSwitch('dropLast', options.dropLast)

@@ -89,7 +89,7 @@ export async function evaluate<S = Sample>(
   } = checkOptions('evaluate', options, {
     batchSums: true,
     batchSize: true,
-    processGroup: true,
+    processGroup: 'group',
     group: 'group',
     device: true,
     runtime: true,
@@ -172,7 +172,7 @@ function divisionFor(model: Module, given: CollectiveGroup | undefined): Divisio
   const isSharded = ({ sharedBy, replicatedBy, meanOver }: Parameter) =>
     sharedBy !== undefined && meanOver > (replicatedBy?.size ?? 1)
   const runsTogether = parameters.some(isSharded)
-  if (given !== undefined) return { ranks: memberGroup('evaluate', given), runsTogether }
+  if (given) return { ranks: memberGroup('evaluate', given), runsTogether }
   if (model instanceof DistributedDataParallel) return { ranks: model.processGroup, runsTogether }
   const isSplit = parameters.some(
     (parameter) =>

@@ -21,24 +21,15 @@ export interface LinkMaker extends LinkParts {
 
 /** What links are made of, for one group: on this page, also for the worker to which it was lent. In a worker itself, message channels alone. */
 export class OwnPage extends OwnParts implements LinkMaker {
-  readonly #ports: () => Promise<LocalPorts | null>
+  #ports: Promise<LocalPorts | null> | undefined
   #unloaded: string | undefined
 
   constructor(transportOf: OwnPartsOptions['transportOf']) {
-    let opened: Promise<LocalPorts | null> | undefined
-    const ports = () => {
-      opened ??= openLocalPorts(systemEnv, (why) => {
-        this.#unloaded = why
-      })
-      return opened
-    }
     super({
-      ports,
+      ports: () => this.#localPorts(),
       makeConnection: (options) => new LanedConnection(options),
       transportOf,
-      onClose: () => void opened?.then((own) => own?.close()),
     })
-    this.#ports = ports
   }
 
   override async openPort(request: PortRequest, onGone: () => void): Promise<MessagePort> {
@@ -50,7 +41,7 @@ export class OwnPage extends OwnParts implements LinkMaker {
 
   /** `asksBrowser`: whether to look for what joins the browser's tabs. */
   async place(asksBrowser: boolean): Promise<Omit<Place, 'hasRelay'>> {
-    const ports = asksBrowser ? await this.#ports() : null
+    const ports = asksBrowser ? await this.#localPorts() : null
     return {
       pageTag,
       hostTag: ports?.hostTag ?? '',
@@ -62,13 +53,25 @@ export class OwnPage extends OwnParts implements LinkMaker {
 
   /** A port to a store that the browser's tabs share; null where they share none. errors: `config.invalid` for a script that is missing. */
   async openStore(room: string): Promise<MessagePort | null> {
-    const ports = await this.#ports()
+    const ports = await this.#localPorts()
     if (!ports && this.#unloaded)
       throw new PeerError(
         'config.invalid',
         `initProcessGroup: the SharedWorker failed: ${this.#unloaded}. Copy the library's folder dist-lib/assets beside the bundle, which esbuild does not, or use wss:// or opfs:.`,
       )
     return ports?.openStore(room) ?? null
+  }
+
+  override close(): void {
+    super.close()
+    void this.#ports?.then((ports) => ports?.close())
+  }
+
+  #localPorts(): Promise<LocalPorts | null> {
+    this.#ports ??= openLocalPorts(systemEnv, (why) => {
+      this.#unloaded = why
+    })
+    return this.#ports
   }
 }
 

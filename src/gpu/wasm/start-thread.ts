@@ -21,8 +21,7 @@ function startInNode(start: ThreadStart, onEnd: (why: string) => void): Thread {
   const { Worker } = process.getBuiltinModule('node:worker_threads')
   // Bundlers that keep names call __name.
   const text = `const __name = (made) => made
-    ${runThread}
-    runThread(require('node:worker_threads').workerData)`
+    ;(${runThread})(require('node:worker_threads').workerData)`
   const worker = new Worker(text, { eval: true, workerData: start })
   worker.on('error', (error) => onEnd(String(error)))
   worker.on('exit', (code) => onEnd(`it exited with ${code}`))

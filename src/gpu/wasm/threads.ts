@@ -166,10 +166,14 @@ export class Threads {
     const count = this.#helpers.length + 1
     const needsNone = Math.max(bytes, this.#scratchBytes) === 0
     if (needsNone || (bytes <= this.#scratchBytes && count <= this.#scratches)) return
+    const each = Math.max(bytes, this.#scratchBytes)
+    const threads = Math.max(count, this.#scratches)
+    // Before the old memory is freed: where there is no more, that stays.
+    const scratch = this.#heap.allocate('scratch memory', each * threads)
     this.#heap.free(this.#scratch)
-    this.#scratchBytes = Math.max(bytes, this.#scratchBytes)
-    this.#scratches = Math.max(count, this.#scratches)
-    this.#scratch = this.#heap.allocate('scratch memory', this.#scratchBytes * this.#scratches)
+    this.#scratch = scratch
+    this.#scratchBytes = each
+    this.#scratches = threads
   }
 
   /** Runs `count` workgroups of a dispatch from `first` on. errors: what a kernel throws, in whichever thread; a thread that died. */
@@ -227,13 +231,13 @@ export class Threads {
     }
   }
 
-  /** Loads a kernel in all threads that load no other; no dispatch waits for that. errors: `gpu.limit`. */
+  /** Loads a kernel in all threads that load no other; no dispatch waits for that. */
   load(pipeline: WasmPipeline): void {
     if (this.#helpers.length > 0) this.#collected.register(pipeline, undefined)
     for (const helper of this.#helpers) this.#has(helper, pipeline)
   }
 
-  /** Tells whether a thread has this kernel, and has it load it if not. errors: `gpu.limit`. */
+  /** Tells whether a thread has this kernel, and has it load it if not. */
   #has(helper: Helper, pipeline: WasmPipeline): boolean {
     const { bell, kernels, loading } = helper
     if (kernels.has(pipeline)) return true
@@ -251,7 +255,13 @@ export class Threads {
       return false
     }
     const { code, id, label } = pipeline
-    const address = this.#heap.allocate(label, code.length)
+    let address: number
+    try {
+      address = this.#heap.allocate(label, code.length)
+    } catch {
+      // Without room for its code the caller computes alone.
+      return false
+    }
     helper.loading = { pipeline, address }
     this.#heap.bytes.set(code, address)
     words.set([id, address], slot + 1)

@@ -84,8 +84,9 @@ export async function compile(
 ): Promise<StepProgram> {
   checkOptions('compile', options, compileOptions)
   const { runtime: given, device } = options
-  if (given !== undefined) checkRuntime('compile', given)
-  const runtime = given ?? (await (device === undefined ? defaultRuntimeOf() : runtimeOf(device)))
+  if (given !== undefined && given !== null) checkRuntime('compile', given)
+  const isDefault = device === undefined || device === null
+  const runtime = given ?? (await (isDefault ? defaultRuntimeOf() : runtimeOf(device)))
   const { program, groups: met } = await compileOn(runtime, fn, inputs, options)
   const groups = options.endsGroups === false ? [] : met
   if (!options.detectAnomaly) return failingTogether(guarded(program, inputs), groups)

@@ -40,8 +40,15 @@ export function runtimeOf(spec: DeviceSpec, why?: string): Promise<AnyRuntime> {
   return opening
 }
 
-/** Returns the runtime of the current WebGPU device. errors: `gpu.unavailable`. */
-export const defaultRuntime = (): Promise<Runtime> => runtimeOf('webgpu') as Promise<Runtime>
+/** Returns the runtime of the default device of `compile`: that of WebGPU or of the CPU. errors: `gpu.unavailable`; `device.mismatch` for the device `reference`. */
+export async function defaultRuntime(): Promise<Runtime> {
+  const runtime = await defaultRuntimeOf()
+  if (runtime instanceof Runtime) return runtime
+  throw new TabringError(
+    'device.mismatch',
+    'defaultRuntime: the default device "reference" has no GPU. Call runtimeOf("reference"), or setDefaultDevice(null).',
+  )
+}
 
 /**
  * Returns the default device of `compile`: what `setDefaultDevice` or the switch `device` chose; else the current WebGPU device, or the CPU once it

@@ -83,7 +83,7 @@ export function checkRuntime(where: string, runtime: AnyRuntime): void {
 export async function openRuntime({ type, index }: PlacedDevice, why = ''): Promise<AnyRuntime> {
   if (type === 'reference') return new ReferenceRuntime()
   if (type === 'webgpu') {
-    if (why) console.warn(`tabring: the device is a software adapter of WebGPU: ${why}.`)
+    if (why) console.warn(`tabring: WebGPU in software: ${why}`)
     return new Runtime(await openGpu(index))
   }
   const { openWasm } = await loadPart('the device cpu', () => import('../../gpu/wasm/open.ts'))

@@ -10,7 +10,7 @@ export interface StepKey {
 
 /** Ranks that compile the same step: a process group. */
 export interface CompilingRanks extends RankGroup {
-  /** Gathers a value of every rank, in rank order: anything that JSON holds and that `isRight`. */
+  /** @internal Gathers a value of every rank, in rank order: anything that JSON holds and that `isRight`. */
   gatherJson<T>(
     label: string,
     own: T,

@@ -1,7 +1,6 @@
 import type { Env } from '../../util/env.ts'
-import { messageOf, PeerError } from '../../util/errors.ts'
+import { PeerError } from '../../util/errors.ts'
 import type { JsonValue } from '../../util/json-value.ts'
-import { tell } from '../../util/log.ts'
 import type { Transport } from '../link/channel-transport.ts'
 import type { RelayPlace } from '../link/relay-link.ts'
 import type { LinkParts } from './link-parts.ts'
@@ -108,9 +107,6 @@ export class FormingLink {
   async #overEither(): Promise<void> {
     const { parts, key, peerName, send } = this.#options
     const connecting = this.#overWebRtc()
-    connecting.catch((thrown) =>
-      tell(1, 'link', () => `to ${peerName} through the server: ${messageOf(thrown)}`),
-    )
     if (await this.#vote.areUp(connecting, (isUp) => send(1, { isUp }), peerName)) return
     this.#lost = undefined
     parts.disconnect(key)
@@ -131,8 +127,10 @@ export class FormingLink {
   /** The taker opens it, as a worker can: it has WebSockets. */
   async #overRelay(): Promise<void> {
     const { relay, key, peerName, onTransport } = this.#options
-    const place = { ...relay!, channel: key, side: this.#side, peerName }
-    await onTransport({ kind: 'relay', relay: place }, 0)
+    await onTransport(
+      { kind: 'relay', relay: { ...relay!, channel: key, side: this.#side, peerName } },
+      0,
+    )
   }
 
   get #side(): 0 | 1 {

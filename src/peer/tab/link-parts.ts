@@ -48,7 +48,6 @@ export interface OwnPartsOptions {
   readonly makeConnection: (options: LanedConnectionOptions) => LanedConnection | LateConnection
   /** The form in which a channel is given on. */
   readonly transportOf: (channel: RTCDataChannel) => MadeTransport
-  readonly onClose?: () => void
 }
 
 /** Parts of links to other pages, made on this page. */
@@ -68,7 +67,7 @@ export class OwnParts implements LinkParts {
     if (!ports)
       throw new PeerError(
         'peer.unreachable',
-        `link to ${peerName}: this browser has no ports between tabs. Use transport "webrtc".`,
+        `link to ${peerName}: no ports here. Use transport "webrtc".`,
       )
     const pair = await ports.pair(key, side, peerName)
     if (this.#isClosed) {
@@ -85,11 +84,6 @@ export class OwnParts implements LinkParts {
     onSignal: (attempt: number, signals: unknown) => void,
     onDown: (error: PeerError) => void,
   ): Promise<void> {
-    if (typeof RTCPeerConnection === 'undefined')
-      throw new PeerError(
-        'peer.unreachable',
-        `link to ${peerName}: this browser has no WebRTC. Disable the extension or policy that blocks it, or use the relay.`,
-      )
     const { makeConnection, transportOf } = this.#options
     const taken: unknown[] = []
     const connection = makeConnection({
@@ -130,6 +124,5 @@ export class OwnParts implements LinkParts {
     this.#isClosed = true
     for (const connection of this.#connections.values()) connection.close()
     for (const pair of this.pairs) pair.release()
-    this.#options.onClose?.()
   }
 }

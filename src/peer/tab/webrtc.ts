@@ -118,7 +118,9 @@ export class WebRtcConnection {
 
   start(): void {
     if (!SimplePeer.WEBRTC_SUPPORT) {
-      this.giveUp('this browser has no WebRTC, or it is switched off')
+      this.giveUp(
+        'this browser has no WebRTC. Disable the extension or policy that blocks it, or use the relay',
+      )
       return
     }
     window.addEventListener('pagehide', this.handlePageHide)

@@ -120,6 +120,6 @@ class Way implements LobbyWay {
   }
 
   #closed(): PeerError {
-    return new PeerError('peer.lost', `link to ${this.#peerName}: ended: closed on this side.`)
+    return new PeerError('peer.lost', `link to ${this.#peerName}: ended here.`)
   }
 }

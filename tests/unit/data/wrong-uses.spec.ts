@@ -15,7 +15,6 @@ import {
   hostTensor,
   IdxDataset,
   normalize,
-  readCsv,
   readIdx,
   readNpy,
   resize,
@@ -160,10 +159,9 @@ test.each<[string, (response: never) => unknown]>([
   ['readIdx', (response) => readIdx(response, 'file')],
   ['readSafetensors', async (response) => readSafetensors(response, 'file')],
   ['load', async (response) => load(response, 'file')],
-  ['readCsv', async (response) => readCsv(response, 'file')],
 ])('%s of a Response says how to get its bytes', async (_, read) => {
   await expect(read(new Response('abc') as never)).rejects.toThrow(
-    'got a Response, of which await response.arrayBuffer() gives the bytes',
+    'got a Response: await its arrayBuffer()',
   )
 })
 

@@ -122,7 +122,11 @@ test('a failed call does not keep the next one from its error', async () => {
 
 const wrong: [name: string, call: (group: ProcessGroup) => unknown, reason: string][] = [
   ['op', (group) => group.allReduce(one(), { op: 'mean' as never }), 'op must be one of'],
-  ['algorithm', (group) => group.allReduce(one(), { algorithm: 5 as never }), 'algorithm must be one of'],
+  [
+    'algorithm',
+    (group) => group.allReduce(one(), { algorithm: 5 as never }),
+    'algorithm must be one of',
+  ],
   ['alignment', (group) => group.allReduce(one(), { alignment: 0 }), 'alignment must be'],
   ['deadlineMs', (group) => group.allReduce(one(), { deadlineMs: Number.NaN }), 'deadlineMs must'],
   ['sequence', (group) => group.allReduce(one(), { sequence: -1 }), 'sequence must be'],

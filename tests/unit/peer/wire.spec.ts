@@ -69,7 +69,7 @@ test('each broken field is an error that says what was expected and what came', 
     return () => decodeHeader(message, emptyHeader())
   }
   expect(broken(fieldOffset.magic, 7)).toThrow('expected magic 84, got 7')
-  expect(broken(fieldOffset.version, 9)).toThrow('expected protocol version 8, got version 9')
+  expect(broken(fieldOffset.version, 9)).toThrow('expected protocol version 7, got version 9')
   expect(broken(fieldOffset.type, 0)).toThrow('expected a frame type from 1 to 8, got 0')
   expect(broken(fieldOffset.type, 200)).toThrow('expected a frame type from 1 to 8, got 200')
   expect(broken(fieldOffset.length, 5)).toThrow('expected 41 bytes (payload 5), got 40 bytes')
