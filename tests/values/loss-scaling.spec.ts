@@ -131,6 +131,6 @@ describe('loss scaling', () => {
         scaler.step(optimizer)
         return undefined
       }),
-    ).rejects.toThrow(/Call unscale before clipping/)
+    ).rejects.toThrow(/Call scaler\.unscale before clipping/)
   })
 })

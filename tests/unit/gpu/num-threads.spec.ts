@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { getNumThreads, shareCores } from '../../../src/gpu/num-threads.ts'
+import { setSwitches } from '../../../src/util/switches.ts'
 
 /** Locks of a browser with several pages. `free`: ends the page that holds one. */
 function fakeLocks() {
@@ -37,6 +38,8 @@ class Channel {
 
 beforeEach(() => {
   Channel.all = []
+  // Other specs of this process may have set it.
+  setSwitches({ numThreads: null })
   vi.stubGlobal('BroadcastChannel', Channel)
 })
 afterEach(() => vi.unstubAllGlobals())

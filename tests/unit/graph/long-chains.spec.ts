@@ -28,7 +28,10 @@ test('a chain of many ops is cut into kernels of a size that compiles, to the sa
   expect(dispatches.length).toBeLessThan(12)
   const longest = Math.max(...dispatches.map(({ dispatch }) => dispatch.wgsl.length))
   expect(longest).toBeLessThan(40_000)
-  expect(await joined.run(data)).toEqual(await naive.run(data))
+  const [own, other] = [await joined.run(data), await naive.run(data)]
+  expect(own.y).toEqual(other.y)
+  // Of a sum, which naive kernels add in another order.
+  expect(own.mean[0]).toBeCloseTo(other.mean[0], 6)
   joined.destroy()
   naive.destroy()
 })
