@@ -1,10 +1,16 @@
 import { clippedMessage, clippedName } from '../util/clipped.ts'
 import { GpuError } from '../util/errors.ts'
 
+interface Message {
+  readonly lineNum: number
+  readonly linePos: number
+  readonly message: string
+}
+
 export interface FailedShader {
   readonly label: string
   readonly wgsl: string
-  readonly module: Pick<GPUShaderModule, 'getCompilationInfo'>
+  readonly module: { getCompilationInfo(): Promise<{ readonly messages: Iterable<Message> }> }
   readonly cause: unknown
 }
 
@@ -15,7 +21,7 @@ export async function compileError({
   module,
   cause,
 }: FailedShader): Promise<GpuError> {
-  const { messages } = await module.getCompilationInfo()
+  const messages = [...(await module.getCompilationInfo()).messages]
   const found = messages.map((one) => `${one.lineNum}:${one.linePos} ${one.message}`).join('\n')
   const line = messages[0]?.lineNum || Number(/line (\d+)/.exec(String(cause))?.[1] ?? 1)
   const around = wgsl

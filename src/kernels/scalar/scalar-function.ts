@@ -53,7 +53,8 @@ const log1p = [
 export const softplusLines = (a: string): string[] => [
   `$u = exp(-abs(${a}))`,
   `$p = ${log1p.reduceRight((text, value) => (text ? `(${value} - $u * ${text})` : `${value}`), '')}`,
-  `$softplus = max(${a}, 0.0) + ($u - $u * $u * $p)`,
+  // Of a NaN, exp may be any number on a GPU.
+  `$softplus = select(max(${a}, 0.0) + ($u - $u * $u * $p), ${a}, is_nan(${a}))`,
 ]
 
 /** The same on numbers. */
