@@ -130,7 +130,7 @@ for (const [name, { count }] of Object.entries(publicNames)) {
   if (count <= maxPublicNames) continue
   failed++
   console.error(
-    `counts: ${name}: ${count}, above the limit of ${maxPublicNames}. Move one subject to an entry point of its own (src/entries).`,
+    `counts: ${name}: ${count}, above the limit of ${maxPublicNames}. Move one subject to another entry point (src/entries).`,
   )
 }
 for (const [name, { count }] of Object.entries(counts)) {

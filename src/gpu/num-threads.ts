@@ -41,6 +41,8 @@ export function setNumThreads(count: number): void {
   setSwitches({ numThreads: count })
 }
 
+const handleNothing = () => undefined
+
 /** Locks of others for which this page, worker or process waits. */
 const awaited = new Set<string>()
 
@@ -56,8 +58,8 @@ async function countSharers(locks: LockManager): Promise<void> {
       awaited.delete(name)
       return countSharers(locks)
     }
-    // The end of a page that closes is seen by its lock alone.
-    locks.request(name, { mode: 'shared' }, () => undefined).then(handleFree, () => undefined)
+    // The end of a page that closes is seen by its lock alone. Where the browser refuses, the count stays.
+    locks.request(name, { mode: 'shared' }, handleNothing).then(handleFree).catch(handleNothing)
   }
 }
 
@@ -81,7 +83,7 @@ export async function shareCores(): Promise<() => void> {
       locks.request(`${sharing} ${crypto.randomUUID()}`, hold).catch(reject)
     })
     const channel = new BroadcastChannel(sharing)
-    channel.onmessage = () => countSharers(locks)
+    channel.onmessage = () => countSharers(locks).catch(handleNothing)
     // In Node a process may end while it listens.
     ;(channel as { unref?: () => void }).unref?.()
     channel.postMessage(null)

@@ -47,9 +47,9 @@ export function checkOptions<T extends object>(
     )
   }
   for (const [name, kind] of Object.entries<true | Kind>(known)) {
-    const value: unknown = Reflect.get(options, name)
-    // Null is PyTorch's None.
-    if (kind === true || (value ?? undefined) === undefined) continue
+    const value: unknown = options[name as keyof T]
+    // Null is PyTorch's None, which is no flag.
+    if (kind === true || value === undefined || (value === null && kind !== 'flag')) continue
     const [is, expected] = kind in kinds ? kinds[kind as keyof typeof kinds] : [kind, `a ${kind}`]
     const isOne = typeof is === 'string' ? typeof value === is : is(value as never)
     checkArgument(where, name, value, isOne, expected)

@@ -21,7 +21,13 @@ import { type Aggregation, aggregations } from '../hooks/aggregate.ts'
 import { setupKeys } from '../hooks/collective-keys.ts'
 import type { CommHook } from '../hooks/comm-hooks.ts'
 import { HookState } from '../hooks/hook-state.ts'
-import { type LeftOut, type LeftOutRanks, type Trust, trusts } from '../hooks/left-out.ts'
+import {
+  type LeftOut,
+  type LeftOutRanks,
+  mayLeaveOut,
+  type Trust,
+  trusts,
+} from '../hooks/left-out.ts'
 import { hookReducer, mean } from '../hooks/reducer.ts'
 import { RobustAggregation } from '../hooks/robust-aggregation.ts'
 import { broadcastTensors } from './broadcast-tensors.ts'
@@ -189,7 +195,7 @@ export class DistributedDataParallel extends Module {
       settings.capBytes = bucketCapMb * 2 ** 20
       settings.isCapGiven = true
     }
-    if (group.size > 1 && (aggregation !== 'mean' || trust !== 'members')) {
+    if (group.size > 1 && mayLeaveOut(options)) {
       exchange.robust = new RobustAggregation({ aggregation, trust })
       exchange.robust.onLeftOut = onLeftOut
       exchange.reducer = exchange.robust.reducer
@@ -449,10 +455,15 @@ function checkDdpOptions(options: DistributedDataParallelOptions): void {
   checkNumber(name, 'firstBucketMb', options.firstBucketMb, isSize, 'above 0')
   checkChoice(name, 'aggregation', options.aggregation, aggregations)
   checkChoice(name, 'trust', options.trust, trusts)
-  const { exact, onLeftOut, aggregation = 'mean', trust = 'members' } = options
-  const mayLeaveOut = aggregation !== 'mean' || trust !== 'members'
+  const { exact, onLeftOut } = options
   const needed = 'left out without aggregation or trust, which would call it'
-  checkArgument(name, 'onLeftOut', onLeftOut, onLeftOut === undefined || mayLeaveOut, needed)
+  checkArgument(
+    name,
+    'onLeftOut',
+    onLeftOut,
+    onLeftOut === undefined || mayLeaveOut(options),
+    needed,
+  )
   const isExact = exact === undefined || typeof exact === 'boolean' || isRecord(exact)
   checkArgument(name, 'exact', exact, isExact, 'true, false or { virtualWorkers, clipNorm }')
 }

@@ -2,12 +2,21 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { isRecord } from '../../util/kind-of.ts'
 import { ownOf } from '../../util/own-of.ts'
-import { medianOf } from './aggregate.ts'
+import { type Aggregation, medianOf } from './aggregate.ts'
 
 /** Trust in the ranks to send the gradients of their own samples. */
 export type Trust = 'members' | 'strangers'
 
 export const trusts: readonly Trust[] = ['members', 'strangers']
+
+export interface RobustOptions {
+  readonly aggregation: Aggregation
+  readonly trust: Trust
+}
+
+/** Tells whether ranks may be left out of a step: where gradients are more than averaged. */
+export const mayLeaveOut = ({ aggregation = 'mean', trust = 'members' }: Partial<RobustOptions>) =>
+  aggregation !== 'mean' || trust !== 'members'
 
 /** Ranks whose gradients were left out of a step, in one bucket. */
 export interface LeftOut {

@@ -1,13 +1,8 @@
 import { type Aggregation, aggregate } from './aggregate.ts'
 import { keys } from './collective-keys.ts'
 import type { GradBucket } from './grad-bucket.ts'
-import { type BucketNorms, type LeftOut, LeftOutRanks, type Trust } from './left-out.ts'
+import { type BucketNorms, type LeftOut, LeftOutRanks, type RobustOptions } from './left-out.ts'
 import { hookReducer, type SumBeside } from './reducer.ts'
-
-export interface RobustOptions {
-  readonly aggregation: Aggregation
-  readonly trust: Trust
-}
 
 /**
  * Reduces gradients so that a rank that sends wrong ones does not decide the result.

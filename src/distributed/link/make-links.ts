@@ -4,7 +4,7 @@ import { PortLink } from '../../peer/link/port.ts'
 import { relayOver } from '../../peer/link/relay-link.ts'
 import type { RoomAddress } from '../../peer/room/room-url.ts'
 import type { Store } from '../../peer/store/store.ts'
-import { FormingLink } from '../../peer/tab/forming-link.ts'
+import { FormingLink, linkKey } from '../../peer/tab/forming-link.ts'
 import { systemEnv } from '../../util/env.ts'
 import { messageOf, PeerError } from '../../util/errors.ts'
 import type { JsonValue } from '../../util/json-value.ts'
@@ -49,10 +49,6 @@ export interface MakeLinksOptions {
 export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
   const { store, gathered, planned, maker, rtc, relay, signal } = options
   const { round, rank, members } = gathered
-  const keyOf = (peer: number) => {
-    const [low, high] = [Math.min(rank, peer), Math.max(rank, peer)]
-    return `${round} ${members[low].id} ${members[high].id}`
-  }
   const nameOf = (peer: number) => `rank ${peer} (${members[peer].name})`
 
   let isReport = false
@@ -91,7 +87,7 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     })
     return new FormingLink({
       plan,
-      key: keyOf(peer),
+      key: linkKey(round, members, rank, peer),
       peerName: nameOf(peer),
       parts: maker,
       rtc,

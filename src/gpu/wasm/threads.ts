@@ -15,7 +15,7 @@ const [maxWaits, waitMs] = [20, 1_000]
 const minSharedMs = 0.03
 /** Pieces of a dispatch for each thread: one that is slow takes fewer. */
 const piecesPerThread = 8
-/** A worker that has so many kernels that nothing uses is replaced: some 2 MB. */
+/** A worker with more unused kernels is replaced: some 2 MB. */
 const maxUnused = 200
 /** Tasks are numbered from 1 to this, and again: what `open` holds is a positive number of 31 bits. */
 const maxTask = 2 ** 23 - 1

@@ -18,7 +18,7 @@ import { constant } from '../../kernels/constant/constant.ts'
 import { transfer } from '../../kernels/transfer/transfer.ts'
 import type { PlacedDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
-import { checkFlag, checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import type { Shape } from '../../util/shape.ts'
 
 /** A tensor that was sent to another rank. */
@@ -71,7 +71,6 @@ export function send(x: Tensor, dst: number): Sent {
 /** Receives a tensor of f32 from a rank that calls `send` in its step. `src`: a global rank. errors: as `send`. */
 export function recv(shape: Shape, src: number, options: RecvOptions = {}): Tensor {
   const { requiresGrad = true } = checkOptions('parallel.recv', options, { requiresGrad: 'flag' })
-  checkFlag('parallel.recv', 'requiresGrad', requiresGrad)
   checkRank('parallel.recv', 'src', src)
   const trace = activeTrace('parallel.recv')
   const received = incoming(trace, shape, src)

@@ -18,6 +18,13 @@ export interface LinkPlan {
   readonly canRelay?: boolean
 }
 
+/** The key of the link between two ranks. `linking`: a number that no earlier forming of links had. `members`: by rank. */
+export const linkKey = (
+  linking: number,
+  members: readonly { readonly id: string }[],
+  ...ranks: [number, number]
+): string => [linking, ...ranks.sort((a, b) => a - b).map((rank) => members[rank].id)].join(' ')
+
 export interface FormingLinkOptions {
   readonly plan: LinkPlan
   /** The same at both ends, and no other link's. */

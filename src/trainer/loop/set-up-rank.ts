@@ -1,7 +1,7 @@
 import { firstBucketBytesFor } from '../../ddp/data-parallel/bucket-size.ts'
 import { DistributedDataParallel } from '../../ddp/data-parallel/data-parallel.ts'
 import { ReplicaCheck } from '../../ddp/hashes/replica-check.ts'
-import type { LeftOut } from '../../ddp/hooks/left-out.ts'
+import { type LeftOut, mayLeaveOut } from '../../ddp/hooks/left-out.ts'
 import { compile } from '../../graph/compile/compile.ts'
 import { prepare } from '../../graph/plan/prepare.ts'
 import type { Parameter } from '../../graph/trace/parameter.ts'
@@ -134,6 +134,7 @@ async function shareModel(
     const { pipelined } = await loadPart('pipelines', () => import('./pipelined-model.ts'))
     return pipelined(task, model, replicas, config.parallel, runtime)
   }
+  const { aggregation } = config
   const trust = config.trust === 'strangers' ? 'strangers' : 'members'
   const ddp = new DistributedDataParallel(model, {
     processGroup: replicas,
@@ -142,9 +143,9 @@ async function shareModel(
     ...(config.bucketCapMb === undefined && {
       firstBucketMb: firstBucketBytesFor(bucketCapMb * 2 ** 20) / 2 ** 20,
     }),
-    aggregation: config.aggregation,
+    aggregation,
     trust,
-    ...(((config.aggregation ?? 'mean') !== 'mean' || trust !== 'members') && {
+    ...(mayLeaveOut({ aggregation, trust }) && {
       onLeftOut: (found: LeftOut) => onEvent({ event: 'leftOut', ...found, rank: replicas.rank }),
     }),
   })

@@ -1,7 +1,7 @@
 import { channelTransport, type Transport } from '../../peer/link/channel-transport.ts'
 import type { AssignedLink, Assignment } from '../../peer/room/messages.ts'
 import { abortError } from '../../peer/room/refusals.ts'
-import { FormingLink, type FormingLinkOptions } from '../../peer/tab/forming-link.ts'
+import { FormingLink, type FormingLinkOptions, linkKey } from '../../peer/tab/forming-link.ts'
 import type { LanedStats } from '../../peer/tab/laned-connection.ts'
 import { LateConnection } from '../../peer/tab/late-connection.ts'
 import { OwnParts } from '../../peer/tab/link-parts.ts'
@@ -41,9 +41,7 @@ export function formRoomLink(options: RoomLinkOptions): RoomLink {
     makeConnection: (made) => new LateConnection({ ...made, env }),
     transportOf: channelTransport,
   })
-  // Epochs are fresh for each linking.
-  const ids = [rank, peerRank].sort((a, b) => a - b).map((one) => members[one].id)
-  const key = [epoch, ...ids].join(' ')
+  const key = linkKey(epoch, members, rank, peerRank)
   const forming = new FormingLink({
     ...others,
     plan: { way: kind, isInitiator: initiator, canRelay },

@@ -56,7 +56,7 @@ test('without WebGPU and where WebAssembly is forbidden, the error says that the
   }
 })
 
-test('a CPU that gets no memory is told apart from one without vectors', async () => {
+test('a CPU that gets no memory says so, and not that it has no vectors', async () => {
   const { Memory } = WebAssembly
   WebAssembly.Memory = class {
     constructor() {

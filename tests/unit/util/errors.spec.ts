@@ -98,3 +98,12 @@ test('causes in a circle are printed once each', () => {
   second.cause = second
   expect(stackOf(second)).toBe('Error: second\n    at here\ncause: Error: second (see above)')
 })
+
+test('an option that is null counts as left out, but for one that is true or false', () => {
+  const known = { group: 'object', sizes: 'list', training: 'flag' } as const
+  const given = { group: null, sizes: null, training: null }
+  expect(() => checkOptions('dropout', given, known)).toThrow(
+    'dropout: training must be true or false, got null',
+  )
+  expect(checkOptions('dropout', { ...given, training: true }, known).group).toBe(null)
+})
