@@ -22,6 +22,9 @@ const keptPipelines = 64
 export class PipelineCache {
   readonly #gpu: Gpu
   readonly #compiled = new Map<string, WeakRef<Promise<CompiledPipeline>>>()
+  readonly #collected = new FinalizationRegistry<string>((wgsl) => {
+    if (!this.#compiled.get(wgsl)?.deref()) this.#compiled.delete(wgsl)
+  })
   /** As long as a pipeline is in use, its promise can be found. */
   readonly #promises = new WeakMap<GPUComputePipeline, Promise<CompiledPipeline>>()
   /** In the order of their last use. */
@@ -50,8 +53,8 @@ export class PipelineCache {
       ({ pipeline }) => this.#promises.set(pipeline, compiled),
       () => undefined,
     )
-    for (const [wgsl, known] of this.#compiled) if (!known.deref()) this.#compiled.delete(wgsl)
     this.#compiled.set(source.wgsl, new WeakRef(compiled))
+    this.#collected.register(compiled, source.wgsl)
     return compiled
   }
 

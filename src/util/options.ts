@@ -177,4 +177,4 @@ export const isNoNan = (value: number): boolean => typeof value === 'number' && 
 export const isShare = (value: number): boolean => isNotNegative(value) && value <= 1
 
 /** Whether a number is whole and above 0: for `checkNumber`. */
-export const isCount = (value: number): boolean => Number.isInteger(value) && value > 0
+export const isCount = (value: number): boolean => Number.isSafeInteger(value) && value > 0

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect } from 'vitest'
 import { getDefaultDevice } from '../../src/graph/memory/default-runtime.ts'
+import { nextTask } from '../../src/util/next-task.ts'
 import './equal-bits.ts'
 import { destroyRings } from './process-ring.ts'
 
@@ -7,6 +8,17 @@ import { destroyRings } from './process-ring.ts'
 
 const timerCount = () =>
   process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout').length
+
+/** Milliseconds until the next task: the shortest of five waits, since a collection of garbage may delay one. */
+async function shortestTaskMs(): Promise<number> {
+  let min = Number.POSITIVE_INFINITY
+  for (let wait = 0; wait < 5; wait++) {
+    const startMs = performance.now()
+    await nextTask()
+    min = Math.min(min, performance.now() - startMs)
+  }
+  return min
+}
 
 /** Groups that have left wait for their links to close. */
 const waitMs = 10_000
@@ -29,4 +41,8 @@ afterAll(async () => {
     timerCount(),
     'this spec leaves timers behind; end the groups and servers that it makes',
   ).toBeLessThanOrEqual(timersBefore)
+  expect(
+    await shortestTaskMs(),
+    'this spec leaves work behind that takes the whole worker; end what it starts',
+  ).toBeLessThan(20)
 }, 2 * waitMs)
