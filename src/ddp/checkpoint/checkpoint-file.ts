@@ -9,6 +9,7 @@ import { checkArgument, checkFlag, checkOptions, checkRecord } from '../../util/
 import { ownOf } from '../../util/own-of.ts'
 import { preparedLoads } from '../../util/prepared-loads.ts'
 import { readConditions, takeConditions } from '../data-parallel/run-conditions.ts'
+import { watchSteps } from './watch-steps.ts'
 
 /** Anything with a state that can be saved and loaded: modules, optimizers, schedulers, samplers, data loaders. */
 export interface Stateful {
@@ -94,12 +95,14 @@ export async function readState(
   const states = new Map<string, Saved>()
   const parts: string[] = []
   await whenReady(state)
+  const checkSteps = watchSteps('saveCheckpoint', state)
   for (const [name, value] of Object.entries(state)) {
     if (isStateful(value)) {
       parts.push(name)
       states.set(name, (await value.stateDict()) as Saved)
     } else if (value !== undefined) states.set(name, value as Saved)
   }
+  checkSteps()
   const run = readConditions(state)
   const random = { ...getRngState() }
   const texts = new Set(randoms.map((one) => JSON.stringify(one)))
@@ -207,7 +210,9 @@ export async function prepareAt<Values extends SavedState>(
     Object.entries(parts).map(([name, part]) => [part, ownOf(states, name)]),
   )
   return async () => {
+    const checkSteps = watchSteps('loadCheckpoint', parts)
     for (const load of loads) await load()
+    checkSteps()
     const differences = run ? takeConditions(run, parts) : []
     if (strict) {
       const isAsMany = randomByRank?.length === size

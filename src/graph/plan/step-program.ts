@@ -257,6 +257,25 @@ export function refuseNoSync({
   )
 }
 
+/** Counts the update of a run that has begun. `ended`: the run's end, if reads before it miss the update. */
+export function countUpdate(
+  { updates, trace }: Pick<Prepared, 'updates' | 'trace'>,
+  ended?: Promise<unknown>,
+): void {
+  if (trace.accumulation?.part === 'add') return
+  const counts = updates.flatMap(({ update }) => update.bucket.parameters.map((one) => one.updates))
+  for (const count of counts) count.begun++
+  if (!ended) return
+  const add = (change: number) => {
+    for (const count of counts) count.pending += change
+  }
+  add(1)
+  ended.then(
+    () => add(-1),
+    () => add(-1),
+  )
+}
+
 /** The inputs of a run that could be made; takes and counts nothing. errors: those of `checkInputs` and `fillScalars`. */
 export function checkRun(
   prepared: Pick<Prepared, 'trace' | 'inputs'>,

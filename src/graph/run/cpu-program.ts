@@ -25,15 +25,16 @@ import {
   type CheckedInputs,
   checkInputs,
   checkRun,
+  countUpdate,
   fillScalars,
   hostArrays,
-  noTimes,
   noteTimes,
+  noTimes,
   type OnMark,
   type ProgramMemory,
+  refuseNoSync,
   type RunInputs,
   type RunOutputs,
-  refuseNoSync,
   type StepProgram,
   type StepTimes,
 } from '../plan/step-program.ts'
@@ -156,9 +157,7 @@ export class CpuProgram implements StepProgram {
     refuseNoSync(this.prepared)
     const contents = this.#contentsOf(checkInputs(this.prepared, inputs))
     const given = { ...scalars }
-    const run = this.#last.then(() => this.#run(contents, given))
-    this.#last = run.catch(() => undefined)
-    return run
+    return this.#after(() => this.#run(contents, given))
   }
 
   async runPart(
@@ -174,9 +173,18 @@ export class CpuProgram implements StepProgram {
   async shadow(scalars: Readonly<Record<string, number>> = {}): Promise<void> {
     refuseNoSync(this.prepared)
     if (!this.#exchanges) return
-    const run = this.#last.then(() => this.#run(undefined, { ...scalars }))
-    this.#last = run.catch(() => undefined)
-    await run
+    await this.#after(() => this.#run(undefined, { ...scalars }))
+  }
+
+  /** Runs begin when those before them have ended. */
+  #after(run: () => Promise<RunOutputs>): Promise<RunOutputs> {
+    const ended = this.#last.then(() => {
+      const own = run()
+      if (this.#allowUpdates) countUpdate(this.prepared, own)
+      return own
+    })
+    this.#last = ended.catch(() => undefined)
+    return ended
   }
 
   get #exchanges(): boolean {

@@ -14,6 +14,7 @@ import {
   type CheckedInputs,
   checkRun,
   copyInputs,
+  countUpdate,
   noTimes,
   noteTimes,
   type OnMark,
@@ -222,6 +223,7 @@ export class GpuProgram implements StepProgram {
       if (this.#latest === ended) this.#latest = undefined
     })
     ended.catch(() => undefined)
+    countUpdate(this.prepared, isSerial && outputs)
     readback.heldBy = ended
     this.#latest = ended
     gpu.begin(outputs)

@@ -9,11 +9,12 @@ import {
   checkInputs,
   checkRun,
   copyInputs,
+  countUpdate,
   fillScalars,
-  noTimes,
   noteTimes,
-  type OnMark,
+  noTimes,
   onHost,
+  type OnMark,
   type PreparedStep,
   type ProgramMemory,
   type RunInputs,
@@ -150,7 +151,11 @@ export class SplitProgram implements StepProgram {
   ): Promise<RunOutputs> {
     const settings = { ...scalars }
     const copies = copyInputs(inputs, Object.keys(this.prepared.inputs))
-    const run = this.#last.then(() => this.#run(copies, settings))
+    const run = this.#last.then(() => {
+      const own = this.#run(copies, settings)
+      countUpdate(this.prepared, own)
+      return own
+    })
     this.#last = run.catch(() => undefined)
     return run
   }

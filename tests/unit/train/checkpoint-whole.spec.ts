@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { GradScaler } from '../../../src/entries/amp.ts'
 import {
   loadCheckpoint,
@@ -14,17 +14,20 @@ import {
   TensorDataset,
 } from '../../../src/entries/data.ts'
 import {
+  compile,
   getRngState,
   load,
   type SavedState,
   save,
   TabringError,
+  tensorType,
 } from '../../../src/entries/index.ts'
-import { Linear, type LoadableState } from '../../../src/entries/nn.ts'
+import { Linear, type LoadableState, Sequential } from '../../../src/entries/nn.ts'
 import * as lrScheduler from '../../../src/entries/optim/lr-scheduler.ts'
-import { ExponentialMovingAverage, SGD } from '../../../src/entries/optim.ts'
+import { AdamW, ExponentialMovingAverage, SGD } from '../../../src/entries/optim.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { ringOf } from '../../support/process-ring.ts'
+import { updateStep } from '../../support/update-step.ts'
 
 // A load that fails changes no part.
 
@@ -154,4 +157,57 @@ test('no rank loads when one of them cannot', async () => {
   ])
   expect(await models[0].stateDict()).toEqual(before)
   for (const group of groups) group.destroy()
+})
+
+describe.each(['cpu', 'reference'] as const)('on %s', (device) => {
+  /** A model, what trains it, and a run of one step. */
+  async function training() {
+    const model = new Sequential(...Array.from({ length: 20 }, () => new Linear(2, 2)))
+    const optimizer = new AdamW(model.parameters())
+    const program = await compile(
+      updateStep(optimizer, ({ x }) => model.forward(x).sum()),
+      { x: tensorType([1, 2]) },
+      { device },
+    )
+    return { model, optimizer, step: () => program.run({ x: Float32Array.of(1, 2) }) }
+  }
+
+  const text = (call: string) => `${call}: a step ran at the same time`
+
+  test('saveCheckpoint and loadCheckpoint throw when a step runs at the same time', async () => {
+    const folder = seenFolder()
+    const { step, ...parts } = await training()
+    await step()
+    // Between the other parts, as a call that is not awaited.
+    const between: Stateful = {
+      stateDict: () => step().then(() => null),
+      loadStateDict: () => step(),
+    }
+    await expect(saveCheckpoint({ between, ...parts }, { folder })).rejects.toThrow(
+      text('saveCheckpoint'),
+    )
+    expect(folder.written).toEqual([])
+    await saveCheckpoint({ between: { ...between, stateDict: () => null }, ...parts }, { folder })
+    await expect(loadCheckpoint({ between, ...parts }, { folder })).rejects.toThrow(
+      text('loadCheckpoint'),
+    )
+  })
+
+  test('saveCheckpoint saves the state after the steps that are under way, or throws', async () => {
+    const folder = seenFolder()
+    const { step, ...parts } = await training()
+    const steps = [step(), step()]
+    const saving = saveCheckpoint(parts, { folder })
+    // The device cpu reads behind what it was given, as a GPU does.
+    if (device === 'reference') {
+      await expect(saving).rejects.toThrow(text('saveCheckpoint'))
+      await Promise.all(steps)
+      return
+    }
+    await Promise.all([saving, ...steps])
+    const { model, optimizer } = await training()
+    await loadCheckpoint({ model, optimizer }, { folder })
+    expect(await model.stateDict()).toEqual(await parts.model.stateDict())
+    expect(await optimizer.stateDict()).toEqual(await parts.optimizer.stateDict())
+  })
 })
