@@ -230,6 +230,7 @@ export const allowed: Record<string, readonly string[]> = {
   'src/ddp/checkpoint': [
     'src/util',
     'src/nn',
+    'src/optim',
     'src/data',
     'src/peer/group',
     'src/distributed/rendezvous',

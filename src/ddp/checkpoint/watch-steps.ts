@@ -19,7 +19,7 @@ export function watchSteps(where: string, parts: Readonly<Record<string, unknown
   )
   const begun = () => [...updates].reduce((sum, one) => sum + one.begun, 0)
   const before = begun()
-  const wasUnderWay = [...updates].some(({ pending }) => pending > 0)
+  const wasUnderWay = [...updates].some(({ begun, ended }) => begun > ended)
   return () => {
     if (!wasUnderWay && begun() === before) return
     throw new TabringError(

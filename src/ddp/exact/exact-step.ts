@@ -415,7 +415,10 @@ export class ExactStep implements StepProgram {
   #update(sums: Int32Array<ArrayBuffer>, exponents: Int32Array<ArrayBuffer>, count: number): void {
     const { optimizer, clipNorm } = this.#options
     optimizer.begin()
-    for (const { parameter } of this.#places) parameter.updates.begun++
+    for (const { parameter } of this.#places) {
+      parameter.updates.begun++
+      parameter.updates.ended++
+    }
     const gradients = this.#places.flatMap((place, i) => {
       const { start, parameter, isUsed } = place
       const own = sums.subarray(start, start + parameter.count)

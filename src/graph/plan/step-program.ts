@@ -253,27 +253,23 @@ export function refuseNoSync({
   exchange.refuseUnclear()
   throw new TabringError(
     'graph.misuse',
-    'noSync: this step updates parameters instead of accumulating gradients. Compile it with compileAccumulated().',
+    'noSync: this step updates parameters. Compile it with compileAccumulated().',
   )
 }
 
 /** Counts the update of a run that has begun. `ended`: the run's end, if reads before it miss the update. */
 export function countUpdate(
-  { updates, trace }: Pick<Prepared, 'updates' | 'trace'>,
+  { updates }: Pick<Prepared, 'updates'>,
   ended?: Promise<unknown>,
 ): void {
-  if (trace.accumulation?.part === 'add') return
-  const counts = updates.flatMap(({ update }) => update.bucket.parameters.map((one) => one.updates))
-  for (const count of counts) count.begun++
-  if (!ended) return
-  const add = (change: number) => {
-    for (const count of counts) count.pending += change
+  const count = (key: 'begun' | 'ended') => {
+    for (const { update } of updates)
+      for (const parameter of update.bucket.parameters) parameter.updates[key]++
   }
-  add(1)
-  ended.then(
-    () => add(-1),
-    () => add(-1),
-  )
+  const end = () => count('ended')
+  count('begun')
+  if (ended) ended.then(end, end)
+  else end()
 }
 
 /** The inputs of a run that could be made; takes and counts nothing. errors: those of `checkInputs` and `fillScalars`. */

@@ -98,8 +98,8 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   holder: { readonly ranks: Pick<RankMessages, 'broadcast'>; readonly root: number } | undefined
   /** Contents after its layer was loaded from a state that lacks it; undefined: that is an error. */
   absent: Data | undefined
-  /** Updates by steps that have begun, and those among them that a read may miss, as their run has not ended. */
-  readonly updates = { begun: 0, pending: 0 }
+  /** Updates by steps that have begun, and those that a read cannot miss. */
+  readonly updates = { begun: 0, ended: 0 }
   #revision = 0
   /** Gives its current contents where the host has them too; then `read` needs no device. */
   mirror: (() => StoredData | undefined) | undefined
@@ -272,7 +272,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     if (!this.#isDestroyed) return
     throw new TabringError(
       'graph.misuse',
-      `${this.title}: destroy() of its module has freed the contents. Make the model again, and load its state. To free device memory alone, call model.cpu() instead.`,
+      `${this.title}: destroy() of its module has freed the contents. Make the model again, and load its state. model.cpu() frees device memory alone.`,
     )
   }
 

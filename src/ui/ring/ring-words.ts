@@ -63,7 +63,7 @@ export function note(
       ? ''
       : size <= meshLimit
         ? ' All ranks are linked to each other. The arcs are the ring, which large arrays normally take; small ones go directly to all ranks.'
-        : ' All data go along the ring. Each rank has a few further links, not drawn, over which ranks agree who trains on.'
+        : ' All data go along the ring. By further links, not drawn, ranks agree who trains on.'
   if (isMoving && isApart)
     return `${how} The exchange is off: ranks send no gradients, only short reports, at the rates shown.`
   if (!isMoving) return `${how}${all}`
