@@ -62,7 +62,7 @@ const MeasuredNote = ({ members }: { members: readonly LobbyMember[] }) =>
   members.some(({ measured }) => measured) && (
     <p class="quiet measured-note">
       GFLOP/s: a 512 × 512 matrix product on the member’s device, measured between runs. ms: round
-      trip to its neighbours in the ring or, until that is known, to the server.
+      trip to its neighbours in the ring or to the server.
     </p>
   )
 

@@ -70,6 +70,6 @@ export function note(
   const measured =
     size > labelledRanks
       ? ' In the middle: its slowest and its fastest link. Point at a link for its rate, or see the table.'
-      : ' At each link of the ring: bytes/s and the peak number of chunks in flight, counted by the sender about every second. Each dot is one of these chunks, space permitting; dots move faster where more bytes go.'
+      : ' At each link of the ring: bytes/s and the peak number of chunks in flight, counted by the sender about every second. Each dot is a chunk; dots move faster where more bytes go.'
   return `${how}${all}${measured}`
 }
