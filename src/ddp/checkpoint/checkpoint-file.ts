@@ -211,6 +211,8 @@ export async function prepareAt<Values extends SavedState>(
   )
   return async () => {
     const checkSteps = watchSteps('loadCheckpoint', parts)
+    // Before anything changes, for a step that is under way already.
+    checkSteps()
     for (const load of loads) await load()
     checkSteps()
     const differences = run ? takeConditions(run, parts) : []

@@ -258,10 +258,7 @@ export function refuseNoSync({
 }
 
 /** Counts the update of a run that has begun. `ended`: the run's end, if reads before it miss the update. */
-export function countUpdate(
-  { updates }: Pick<Prepared, 'updates'>,
-  ended?: Promise<unknown>,
-): void {
+export function countUpdate({ updates }: PreparedStep, ended?: Promise<unknown>): void {
   const count = (key: 'begun' | 'ended') => {
     for (const { update } of updates)
       for (const parameter of update.bucket.parameters) parameter.updates[key]++

@@ -13,6 +13,8 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   readonly value: GraphValue
   /** True if it is this rank's part of a parameter that `fullyShard` has divided. */
   readonly isShard: boolean = false
+  /** Updates by steps that have begun, and those that a read cannot miss. */
+  readonly updates = { begun: 0, ended: 0 }
   #requiresGrad = true
   #tracedGrad = true
   /** Set by DistributedDataParallel: how gradients are summed over ranks. */

@@ -98,8 +98,6 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   holder: { readonly ranks: Pick<RankMessages, 'broadcast'>; readonly root: number } | undefined
   /** Contents after its layer was loaded from a state that lacks it; undefined: that is an error. */
   absent: Data | undefined
-  /** Updates by steps that have begun, and those that a read cannot miss. */
-  readonly updates = { begun: 0, ended: 0 }
   #revision = 0
   /** Gives its current contents where the host has them too; then `read` needs no device. */
   mirror: (() => StoredData | undefined) | undefined

@@ -159,20 +159,33 @@ test('no rank loads when one of them cannot', async () => {
   for (const group of groups) group.destroy()
 })
 
-describe.each(['cpu', 'reference'] as const)('on %s', (device) => {
-  /** A model, what trains it, and a run of one step. */
-  async function training() {
-    const model = new Sequential(...Array.from({ length: 20 }, () => new Linear(2, 2)))
-    const optimizer = new AdamW(model.parameters())
-    const program = await compile(
-      updateStep(optimizer, ({ x }) => model.forward(x).sum()),
-      { x: tensorType([1, 2]) },
-      { device },
-    )
-    return { model, optimizer, step: () => program.run({ x: Float32Array.of(1, 2) }) }
-  }
+const text = (call: string) => `${call}: a step ran at the same time`
 
-  const text = (call: string) => `${call}: a step ran at the same time`
+/** A model, what trains it, and a run of one step. */
+async function trainingOn(device: 'cpu' | 'reference') {
+  const model = new Sequential(...Array.from({ length: 20 }, () => new Linear(2, 2)))
+  const optimizer = new AdamW(model.parameters())
+  const program = await compile(
+    updateStep(optimizer, ({ x }) => model.forward(x).sum()),
+    { x: tensorType([1, 2]) },
+    { device },
+  )
+  return { model, optimizer, step: () => program.run({ x: Float32Array.of(1, 2) }) }
+}
+
+test('loadCheckpoint changes no part when steps are under way', async () => {
+  const folder = seenFolder()
+  const { step, ...parts } = await trainingOn('reference')
+  await saveCheckpoint(parts, { folder })
+  const steps = Array.from({ length: 50 }, step)
+  await expect(loadCheckpoint(parts, { folder })).rejects.toThrow(text('loadCheckpoint'))
+  await Promise.all(steps)
+  const { state } = await parts.optimizer.stateDict()
+  expect(state[0]?.step).toBe(50)
+})
+
+describe.each(['cpu', 'reference'] as const)('on %s', (device) => {
+  const training = () => trainingOn(device)
 
   test('saveCheckpoint and loadCheckpoint throw when a step runs at the same time', async () => {
     const folder = seenFolder()
