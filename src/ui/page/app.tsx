@@ -7,7 +7,6 @@ import { useLoaded } from '../parts/use-loaded.ts'
 import { RingView } from '../ring/ring-view.tsx'
 import { LossChart } from '../run/loss-chart.tsx'
 import { Readouts } from '../run/readouts.tsx'
-import { RunTable } from '../run/run-table.tsx'
 import type { Acts } from '../state/acts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { Notice } from '../status/notice.tsx'
@@ -23,11 +22,11 @@ interface AppProps {
 
 /** The page as a function of the snapshot. The instruments keep their places in every state. */
 export function App({ snapshot, acts, views = {} }: AppProps) {
-  const { stage, trouble, run } = snapshot
+  const { stage, trouble, run, runs } = snapshot
   const { part: panels, failure } = useLoaded(
     'the panels of a run',
     () => import('./run-panels.tsx'),
-    run !== null,
+    run !== null || runs.length > 0,
   )
   const isShut = stage === 'outside' && run === null
   // Before a run the links are a preview; in one they are what is looked at.
@@ -63,7 +62,7 @@ export function App({ snapshot, acts, views = {} }: AppProps) {
                   {run && panels && <panels.RunPanels snapshot={snapshot} run={run} acts={acts} />}
                 </div>
               </div>
-              <RunTable snapshot={snapshot} acts={acts} />
+              {panels && <panels.RunTable snapshot={snapshot} acts={acts} />}
             </div>
           </div>
         )}

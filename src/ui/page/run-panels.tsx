@@ -8,13 +8,15 @@ import type { Acts } from '../state/acts.ts'
 import type { Run } from '../state/run.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 
+export { RunTable } from '../run/run-table.tsx'
+
 interface RunPanelsProps {
   snapshot: Snapshot
   run: Run
   acts: Acts
 }
 
-/** What there is to see of a run only once it has begun: loaded then. */
+/** What there is to see of a run only once it has begun. Loaded then, with the table of runs. */
 export function RunPanels({ snapshot, run, acts }: RunPanelsProps) {
   return (
     <>

@@ -2,9 +2,7 @@ import { saveText } from '../parts/save-file.ts'
 import type { Acts } from '../state/acts.ts'
 import { keptRun } from '../state/kept-runs.ts'
 import type { Store } from '../state/store.ts'
-import { lossCsv } from './run-csv.ts'
 import { recallRuns, rememberRuns } from './run-memory.ts'
-import { differingColumns, nameOfRun } from './run-words.ts'
 
 /** What people do with the runs of this tab; each change is remembered over a reload. */
 export function runActs(
@@ -20,7 +18,7 @@ export function runActs(
     rememberRuns(runs, before)
   })
   return {
-    exportCsv() {
+    exportCsv(csvOf) {
       const { runs, run } = store.snapshot
       // Of this tab's last run every step is still there.
       const whole =
@@ -29,9 +27,7 @@ export function runActs(
         .filter(({ isShown }) => isShown)
         .map((kept) => (kept.id === whole?.id ? { ...whole, name: kept.name } : kept))
       const rows = whole && !run?.end ? [...shown, whole] : shown
-      const columns = differingColumns(experiments, rows)
-      const csv = lossCsv(experiments, rows, (row) => nameOfRun(row, columns, Date.now()))
-      saveText(csv, 'text/csv', 'tabring-loss.csv')
+      saveText(csvOf(rows), 'text/csv', 'tabring-loss.csv')
     },
     saveTimeline(traceOf) {
       const { run } = store.snapshot

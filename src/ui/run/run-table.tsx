@@ -14,6 +14,7 @@ import { metaOfDraft } from '../settings/list.ts'
 import type { Acts } from '../state/acts.ts'
 import { allRuns, type KeptRun } from '../state/kept-runs.ts'
 import type { Snapshot } from '../state/snapshot.ts'
+import { lossCsv } from './run-csv.ts'
 import { differingColumns, nameOfRun, type RunColumn } from './run-words.ts'
 import { Swatch } from './swatch.tsx'
 
@@ -35,6 +36,10 @@ export function RunTable({ snapshot, acts }: { snapshot: Snapshot; acts: Acts })
   const metric = demos.size === 1 ? metaOfDraft(experiments, rows[0].config).metric : null
   const hasBoth = metric === null || isApart(metric)
   const hasShown = rows.some(({ isShown }) => isShown)
+  const csvOf = (shown: readonly KeptRun[]) => {
+    const differing = differingColumns(experiments, shown)
+    return lossCsv(experiments, shown, (row) => nameOfRun(row, differing, Date.now()))
+  }
   return (
     <Panel
       id="runs"
@@ -45,7 +50,7 @@ export function RunTable({ snapshot, acts }: { snapshot: Snapshot; acts: Acts })
           class="small"
           disabled={!hasShown}
           title="The runs shown: every step of the latest, means of steps for earlier ones"
-          onClick={acts.exportCsv}
+          onClick={() => acts.exportCsv(csvOf)}
         >
           Loss as CSV
         </button>

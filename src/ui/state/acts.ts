@@ -1,6 +1,7 @@
 import type { StepSample } from '../../trainer/watch/step-sample.ts'
 import type { QueryAnswer, ShelvedCheckpoint } from '../../worker/api.ts'
 import type { SettingKey } from '../settings/list.ts'
+import type { KeptRun } from './kept-runs.ts'
 
 /** What a person can do on the page. */
 export interface Acts {
@@ -48,8 +49,8 @@ export interface Acts {
   saveTrace: (() => void) | null
   /** Saves what this tab saw of a run with `exact`, for `npm run replay`. */
   saveLog(): void
-  /** Saves the points of the runs that the chart shows as CSV. */
-  exportCsv(): void
+  /** Saves the points of the runs that the chart shows as CSV; `csvOf` comes with the table of runs, after the first load. */
+  exportCsv(csvOf: (runs: readonly KeptRun[]) => string): void
   /** Saves the sampled steps of all ranks as a Chrome trace; `traceOf` comes with the panel, after the first load. */
   saveTimeline(
     traceOf: (
