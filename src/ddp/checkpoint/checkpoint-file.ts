@@ -76,12 +76,13 @@ const partNames = ['model', 'optimizer', 'scheduler', 'loader', 'scaler'] as con
 export async function readState(
   state: CheckpointState,
   randoms: readonly RngState[] = [],
+  where = 'saveCheckpoint',
 ): Promise<SavedState> {
-  checkRecord('saveCheckpoint', 'state', state)
+  checkRecord(where, 'state', state)
   if (ownKey in state) {
     throw new DataError(
       'data.malformed',
-      `saveCheckpoint: the name "${ownKey}" is reserved for the file itself. Use another name.`,
+      `${where}: the name "${ownKey}" is reserved for the file itself. Use another name.`,
     )
   }
   const missing = partNames.find((name) => state[name] === null)
@@ -89,13 +90,13 @@ export async function readState(
     const name = missing ?? 'model'
     throw new DataError(
       'config.invalid',
-      `saveCheckpoint: ${name} must be a part with a state, got ${state[name]}. Pass the ${name} itself, or leave ${name} out.`,
+      `${where}: ${name} must be a part with a state, got ${state[name]}. Pass the ${name} itself, or leave ${name} out.`,
     )
   }
   const states = new Map<string, Saved>()
   const parts: string[] = []
-  await whenReady(state)
-  const checkSteps = watchSteps('saveCheckpoint', state)
+  await whenReady(where, state)
+  const checkSteps = watchSteps(where, state)
   for (const [name, value] of Object.entries(state)) {
     if (isStateful(value)) {
       parts.push(name)
@@ -118,11 +119,11 @@ export async function readState(
  * errors: `data.malformed` for a state that contains anything but plain values and arrays.
  */
 export const packCheckpoint = async (state: CheckpointState): Promise<Uint8Array<ArrayBuffer>> =>
-  save(await readState(state))
+  save(await readState(state, [], 'packCheckpoint'))
 
 /** Waits until models that were wrapped just now have rank 0's parameters: ranks do their collectives in one order. */
-export async function whenReady(state: CheckpointState): Promise<void> {
-  checkRecord('checkpoint', 'the parts', state)
+export async function whenReady(where: string, state: CheckpointState): Promise<void> {
+  checkRecord(where, 'the parts', state)
   for (const part of Object.values(state)) {
     if (!(part instanceof Module)) continue
     for (const parameter of part.parameters()) await parameter.exchange?.ready
@@ -156,7 +157,7 @@ export const unpackCheckpoint = <Values extends SavedState = SavedState>(
   source: Uint8Array<ArrayBuffer> | ArrayBuffer,
   parts: Parts = {},
   options: UnpackOptions = {},
-): Promise<Values> => unpackAt<Values>(source, parts, options, placeIn(parts))
+): Promise<Values> => unpackAt<Values>('unpackCheckpoint', source, parts, options)
 
 /** A rank among those that load together. */
 interface Place {
@@ -166,32 +167,36 @@ interface Place {
 
 /** As `unpackCheckpoint`, by one of several ranks. */
 export const unpackAt = async <Values extends SavedState>(
+  where: string,
   file: Uint8Array<ArrayBuffer> | ArrayBuffer,
   parts: Parts,
   options: UnpackOptions,
-  place: Place,
-): Promise<Values> => (await prepareAt<Values>(file, parts, options, place))()
+  place?: Place,
+): Promise<Values> => (await prepareAt<Values>(where, file, parts, options, place))()
 
 /** Makes the checks of `unpackCheckpoint`, on one of several ranks; the function that it returns does the rest. */
 export async function prepareAt<Values extends SavedState>(
+  where: string,
   file: Uint8Array<ArrayBuffer> | ArrayBuffer,
   parts: Parts,
   options: UnpackOptions,
-  { rank, size }: Place,
+  place?: Place,
 ): Promise<() => Promise<Values>> {
-  const { strict = true, onDifferences = warnOf(parts) } = checkOptions('loadCheckpoint', options, {
+  checkRecord(where, 'the parts', parts)
+  const { rank, size } = place ?? placeIn(parts)
+  const { strict = true, onDifferences = warnOf(where, parts) } = checkOptions(where, options, {
     strict: true,
     onDifferences: true,
   })
-  checkFlag('loadCheckpoint', 'strict', strict)
+  checkFlag(where, 'strict', strict)
   const isHeard = typeof onDifferences === 'function'
-  checkArgument('loadCheckpoint', 'onDifferences', onDifferences, isHeard, 'a function')
+  checkArgument(where, 'onDifferences', onDifferences, isHeard, 'a function')
   const { [ownKey]: own, ...states } = load(file)
   const checked = v.safeParse(ownSchema, own)
   if (!checked.success) {
     throw new DataError(
       'data.malformed',
-      'loadCheckpoint: saveCheckpoint() did not write this file, which holds another saved state. Read it with load().',
+      `${where}: saveCheckpoint() did not write this file, which holds another saved state. Read it with load().`,
     )
   }
   const { parts: saved, random, randomByRank, run } = checked.output
@@ -200,17 +205,17 @@ export async function prepareAt<Values extends SavedState>(
   if (lacksPart || (strict && given.length < saved.length)) {
     throw new DataError(
       'data.malformed',
-      `loadCheckpoint: expected the parts ${listed(saved)}, got ${listed(given)}. Pass the parts that were saved, or strict: false to load some of them.`,
+      `${where}: expected the parts ${listed(saved)}, got ${listed(given)}. Pass the parts that were saved, or strict: false to load some of them.`,
     )
   }
   for (const [name, part] of Object.entries(parts))
-    checkArgument('loadCheckpoint', name, part, has(part, 'loadStateDict'), 'a part with a state')
-  await whenReady(parts)
+    checkArgument(where, name, part, has(part, 'loadStateDict'), 'a part with a state')
+  await whenReady(where, parts)
   const loads = preparedLoads(
     Object.entries(parts).map(([name, part]) => [part, ownOf(states, name)]),
   )
   return async () => {
-    const checkSteps = watchSteps('loadCheckpoint', parts)
+    const checkSteps = watchSteps(where, parts)
     // Before anything changes, for a step that is under way already.
     checkSteps()
     for (const load of loads) await load()
@@ -234,17 +239,16 @@ export async function prepareAt<Values extends SavedState>(
 
 /** This rank among those of a wrapped model; alone where none is. */
 function placeIn(parts: Parts): Place {
-  checkRecord('checkpoint', 'the parts', parts)
   const models = Object.values(parts).filter((part) => part instanceof Module)
   const shared = models.flatMap((model) => model.parameters()).find(({ exchange }) => exchange)
   return shared?.exchange ?? { rank: 0, size: 1 }
 }
 
 /** Tells of differences on the console, once for all ranks. */
-const warnOf = (parts: Parts) => (differences: readonly string[]) => {
+const warnOf = (where: string, parts: Parts) => (differences: readonly string[]) => {
   if (placeIn(parts).rank > 0) return
   console.warn(
-    `tabring: loadCheckpoint: the run will not continue bit for bit like the saved one: ${differences.join('; ')}.`,
+    `tabring: ${where}: the run will not continue bit for bit like the saved one: ${differences.join('; ')}.`,
   )
 }
 

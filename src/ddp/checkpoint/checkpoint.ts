@@ -82,7 +82,7 @@ export async function saveCheckpoint(
   checkFlag('saveCheckpoint', 'isBest', isBest)
   checkRecord('saveCheckpoint', 'state', state)
   const group = groupOf(placed, state)
-  await whenReady(state)
+  await whenReady('saveCheckpoint', state)
   // Ranks may be seeded each for itself, as scripts for PyTorch do: each is to go on with its own.
   const randoms =
     group && group.size > 1
@@ -130,7 +130,7 @@ export async function loadCheckpoint<Values extends SavedState = SavedState>(
     onDifferences: 'function',
   })
   if (placed.processGroup !== undefined) memberGroup('loadCheckpoint', placed.processGroup)
-  await whenReady(parts)
+  await whenReady('loadCheckpoint', parts)
   const group = groupOf(placed, parts)
   const file = await readTogether(group, async () =>
     getCheckpoint(await folderOf('loadCheckpoint', placed), which),
@@ -139,7 +139,8 @@ export async function loadCheckpoint<Values extends SavedState = SavedState>(
   let load!: () => Promise<Values>
   // A part that cannot load on one rank loads on none.
   await together(group, async () => {
-    load = await prepareAt<Values>(file, parts, { strict, onDifferences }, group ?? alone)
+    const options = { strict, onDifferences }
+    load = await prepareAt<Values>('loadCheckpoint', file, parts, options, group ?? alone)
     return ''
   })
   return load()

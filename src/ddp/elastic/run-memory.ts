@@ -60,7 +60,7 @@ export class RunMemory {
       deadlineMs: fileDeadlineMs,
     })
     const randoms = received.map(({ random }) => random)
-    const file = save(await readState(state, randoms))
+    const file = save(await readState(state, randoms, 'commit'))
     if (file.length > maxFileBytes)
       throw new DataError(
         'data.malformed',
@@ -85,6 +85,6 @@ export class RunMemory {
     const { newest } = this.#states
     // Another number of ranks is no surprise here.
     const onDifferences = () => undefined
-    return newest && unpackAt<Values>(newest.file, parts, { onDifferences }, group)
+    return newest && unpackAt<Values>('restore', newest.file, parts, { onDifferences }, group)
   }
 }

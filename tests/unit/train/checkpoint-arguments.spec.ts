@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest'
+import { save } from '../../../src/data/saved-tree.ts'
 import { loadCheckpoint, saveCheckpoint } from '../../../src/ddp/checkpoint/checkpoint.ts'
+import { packCheckpoint, unpackCheckpoint } from '../../../src/ddp/checkpoint/checkpoint-file.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { quoted } from '../../../src/util/kind-of.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
@@ -54,3 +56,17 @@ test.each([{}, 2, null, [], 'a', { read: () => 1 }])(
     )
   },
 )
+
+test('packCheckpoint and unpackCheckpoint name themselves in their errors', async () => {
+  const part = () => ({ model: new Linear(1, 1) })
+  await expect(packCheckpoint({ checkpoint: 1 })).rejects.toThrow(/^packCheckpoint: the name /)
+  await expect(packCheckpoint(null as never)).rejects.toThrow(/^packCheckpoint: state must/)
+  const file = await packCheckpoint(part())
+  for (const call of [
+    () => unpackCheckpoint(file, null as never),
+    () => unpackCheckpoint(file, { other: new Linear(1, 1) }),
+    () => unpackCheckpoint(file, part(), { strict: 1 as never }),
+    () => unpackCheckpoint(save({ a: 1 }), part()),
+  ])
+    await expect(Promise.resolve().then(call)).rejects.toThrow(/^unpackCheckpoint: /)
+})

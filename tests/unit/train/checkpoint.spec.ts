@@ -280,7 +280,9 @@ describe('random states', () => {
     const loaded = async (rank: number, size: number) => {
       manualSeed(99)
       const onDifferences = (all: readonly string[]) => void received.push(...all)
-      expect(await unpackAt(file, {}, { onDifferences }, { rank, size })).toEqual({ step: 1 })
+      expect(
+        await unpackAt('unpackCheckpoint', file, {}, { onDifferences }, { rank, size }),
+      ).toEqual({ step: 1 })
       return getRngState()
     }
     for (const rank of [0, 1, 2]) expect(await loaded(rank, 3)).toEqual(states[rank])
@@ -297,7 +299,7 @@ describe('random states', () => {
     const onDifferences = () => expect.unreachable('nothing differs')
     for (const size of [1, 2, 5]) {
       manualSeed(99)
-      await unpackAt(file, {}, { onDifferences }, { rank: size - 1, size })
+      await unpackAt('unpackCheckpoint', file, {}, { onDifferences }, { rank: size - 1, size })
       expect(getRngState()).toEqual(states[1])
     }
   })
