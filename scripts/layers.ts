@@ -466,6 +466,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/trainer/watch/run-log.ts',
     'src/trainer/watch/step-sample.ts',
     'src/worker/api.ts',
+    'src/worker/page/member-events.ts',
     'src/ui/parts',
     'src/ui/settings',
   ],

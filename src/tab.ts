@@ -5,8 +5,9 @@ import { SignalError } from './peer/room/refusals.ts'
 import { newRoomLink, parseFragment } from './peer/room/secret.ts'
 import { DataError, endFactsOf, TabringError } from './util/errors.ts'
 import { isTracing } from './util/spans.ts'
-import type { AdapterFacts, RunEvent } from './worker/api.ts'
-import { bytesSentIn, RoomMember, type RunEnd } from './worker/page/member.ts'
+import type { AdapterFacts } from './worker/api.ts'
+import { bytesSentIn, RoomMember } from './worker/page/member.ts'
+import type { MemberEvent, RunEnd } from './worker/page/member-events.ts'
 
 /**
  * The page of a headless rank: it does what its address says and reports to the launcher that opened it.
@@ -29,7 +30,6 @@ const ranks = Number(parameters.get('ranks') ?? 1)
 const isMaker = parameters.get('role') !== 'join'
 const chosen = parameters.get('transport') as TransportChoice
 const config = JSON.parse(parameters.get('config') ?? '{}')
-const report = (event: RunEvent) => window.__tabringEvent?.(JSON.stringify(event))
 const done = (words: object) => window.__tabringDone?.(JSON.stringify(words))
 
 const failed = (error: unknown, rank: number | null) =>
@@ -72,6 +72,31 @@ async function sendParameters(address: string): Promise<void> {
 }
 
 let hasStarted = false
+function take(event: MemberEvent): void {
+  switch (event.type) {
+    case 'lobby':
+      if (!isMaker || hasStarted || event.lobby.members.length < ranks) break
+      hasStarted = true
+      member.start(config)
+      break
+    case 'assigned': {
+      const { members, rank } = event.assignment
+      window.__tabringMember?.(members[rank].id)
+      break
+    }
+    case 'event':
+      window.__tabringEvent?.(JSON.stringify(event.event))
+      break
+    case 'ended':
+      finished(event.end).catch((thrown) => failed(thrown, event.end.rank))
+      break
+    case 'dead':
+    case 'serverLost':
+    case 'refused':
+      failed(event.error, null)
+  }
+}
+
 const member = new RoomMember({
   experiments,
   startWorker,
@@ -80,17 +105,7 @@ const member = new RoomMember({
   transport: transportChoices.includes(chosen) ? chosen : 'webrtc',
   mode: isMaker ? 'create' : 'join',
   checkpoints: JSON.parse(parameters.get('checkpoints') ?? '{}'),
-  onLobby: ({ members }) => {
-    if (!isMaker || hasStarted || members.length < ranks) return
-    hasStarted = true
-    member.start(config)
-  },
-  onAssigned: ({ rank, members }) => window.__tabringMember?.(members[rank].id),
-  onEvent: report,
-  onEnd: (end) => void finished(end).catch((thrown) => failed(thrown, end.rank)),
-  onDead: (error) => failed(error, null),
-  onServerLost: (error) => failed(error, null),
-  onRefused: (error) => failed(error, null),
+  on: take,
 })
 
 window.__tabringContinueWithout = () => member.continueWithout()

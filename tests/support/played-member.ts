@@ -12,7 +12,8 @@ import type {
 } from '../../src/worker/api.ts'
 import type { ComputeClient } from '../../src/worker/page/client.ts'
 import type { FormLinksOptions, RingLinks } from '../../src/worker/page/connect.ts'
-import { RoomMember, type RoomMemberOptions, type RunEnd } from '../../src/worker/page/member.ts'
+import { RoomMember, type RoomMemberOptions } from '../../src/worker/page/member.ts'
+import type { MemberEvent, RunEnd } from '../../src/worker/page/member-events.ts'
 
 /**
  * A member whose server, links and worker are played by the test: `received` is what the server hears.
@@ -181,23 +182,33 @@ afterAll(() => {
   vi.resetModules()
 })
 
-export const newMember = (
-  onEvent?: (event: RunEvent) => void,
-  options: Partial<RoomMemberOptions> = {},
-) =>
-  new RoomMember({
+/** What hears each kind of event. */
+export type Listeners = {
+  [Type in MemberEvent['type']]?: (event: Extract<MemberEvent, { type: Type }>) => void
+}
+
+export interface PlayedOptions extends Partial<Omit<RoomMemberOptions, 'on'>> {
+  readonly on?: Listeners
+}
+
+export const newMember = ({ on, ...options }: PlayedOptions = {}) => {
+  const listeners: Listeners = {
+    regrouped: ({ assignment }) => regrouped.push(assignment),
+    ended: ({ end }) => ends.push(end),
+    reason: ({ error }) => reasons.push(error),
+    ...on,
+  }
+  return new RoomMember({
     experiments,
     startWorker: () => null as never,
     link: newRoomLink(),
     name: 'tab',
     transport: 'relay',
     mode: 'create',
-    onEvent,
-    onRegrouped: (assignment) => regrouped.push(assignment),
-    onEnd: (end) => ends.push(end),
-    onReason: (error) => reasons.push(error),
+    on: (event) => (listeners[event.type] as ((event: MemberEvent) => void) | undefined)?.(event),
     ...options,
   })
+}
 
 export const key = '9'.repeat(16)
 export const other = '8'.repeat(16)
@@ -236,7 +247,7 @@ export async function running(worldSize: number): Promise<RoomMember> {
   regrouped.length = 0
   ends.length = 0
   reasons.length = 0
-  const member = newMember(({ event }) => heard.push(event))
+  const member = newMember({ on: { event: ({ event }) => heard.push(event.event) } })
   await member.join({} as AdapterFacts)
   world.hear('assign', assignment(1, worldSize))
   world.hear('start', { epoch: 1, settings })

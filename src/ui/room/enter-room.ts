@@ -3,15 +3,11 @@ import { SignalError } from '../../peer/room/refusals.ts'
 import { formatFragment, newRoomLink, type RoomLink } from '../../peer/room/secret.ts'
 import { givenData } from '../../trainer/settings/config.ts'
 import { toHex } from '../../util/env.ts'
-import { endFactsOf, messageOf } from '../../util/errors.ts'
+import { endFactsOf, messageOf, toError } from '../../util/errors.ts'
 import { exportTrace, isTracing } from '../../util/spans.ts'
 import type { StartWorker } from '../../worker/page/client.ts'
-import {
-  bytesSentIn,
-  RoomMember,
-  type RoomMemberOptions,
-  type RunEnd,
-} from '../../worker/page/member.ts'
+import { bytesSentIn, RoomMember, type RoomMemberOptions } from '../../worker/page/member.ts'
+import type { MemberEvent, RunEnd } from '../../worker/page/member-events.ts'
 import { checkpointActs } from '../checkpoints/checkpoint-acts.ts'
 import { forgetKept } from '../demo/kept.ts'
 import { saveText, saveUrl } from '../parts/save-file.ts'
@@ -47,6 +43,7 @@ const proposeAfterMs = 150
 /** Brings the tab into its room: events of the member become actions, acts of people become calls. */
 export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker): Acts {
   const { dispatch } = bound(store)
+  const refused = (text: string) => dispatch({ type: 'refused', text })
   watchTests(store)
   const { experiments, name, transport, ranks } = store.snapshot
   const common: Omit<RoomMemberOptions, 'name'> = {
@@ -61,59 +58,66 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     measures: { speed: speedOfTab() },
     ...(ranks > 1 && { tab: toHex(crypto.getRandomValues(new Uint8Array(4))) }),
   }
-  const more = new MoreRanks(ranks - 1, name, common, (text) => dispatch({ type: 'refused', text }))
-  const member = new RoomMember({
-    ...common,
-    name,
-    onLobby: (lobby, ownId) => {
-      const wasMaker = isMaker(store.snapshot)
-      dispatch({ type: 'lobby', lobby, ownId })
-      if (!wasMaker && isMaker(store.snapshot)) showInAddress()
-      propose()
-    },
-    onAsking: (host) => dispatch({ type: 'asking', host }),
-    onAsks: (asks) => dispatch({ type: 'asks', asks }),
-    onProposed: (config) => dispatch({ type: 'proposed', config }),
-    onAssigned: (assignment) => {
-      // During the run the others see its settings, which may differ from the form's: the form's are sent again after it.
-      proposed = ''
-      dispatch({ type: 'assigned', assignment, startedAtMs: Date.now() })
-    },
-    onRegrouped: (assignment) => dispatch({ type: 'regrouped', assignment }),
-    onLinked: (peerRank, kind) => dispatch({ type: 'linked', peerRank, kind }),
-    onConfig: (config) => dispatch({ type: 'config', config }),
-    onEvent: askOnceItLasts((event, atMs) => {
-      dispatch({ type: 'event', event, atMs })
-      if (event.event === 'resumed' && isMaker(store.snapshot)) showInAddress()
-    }),
-    onReason: (error) => dispatch(failed('reason', error)),
-    onEnd: (end) => {
-      for (const action of endActions(end)) dispatch(action)
-      propose()
-    },
-    onDead: (error) => {
-      more.close()
-      dispatch({ type: 'outside', trouble: troubleOf(error) })
-    },
-    onMoved: (to) =>
-      void moveTo(to, member.follow(to)).catch((thrown) =>
-        dispatch({
-          type: 'refused',
-          text: `The room has moved to a new link, and this tab is still in the old room. ${troubleOf(thrown).title}. Ask the host, then open the new link.`,
-        }),
-      ),
-    onRemoved: (error) => {
-      more.close()
-      dispatch({ type: 'outside', trouble: troubleOf(error) })
-    },
-    onServerLost: (error) => dispatch({ type: 'serverLost', text: error.message }),
-    onServerBack: () => {
-      dispatch({ type: 'serverBack' })
-      proposed = ''
-      propose()
-    },
-    onRefused: (error) => dispatch({ type: 'refused', text: error.message }),
+  const more = new MoreRanks(ranks - 1, name, common, refused)
+  const takeRunEvent = askOnceItLasts((event, atMs) => {
+    dispatch({ type: 'event', event, atMs })
+    if (event.event === 'resumed' && isMaker(store.snapshot)) showInAddress()
   })
+  const outside = (error: Error) => {
+    more.close()
+    dispatch({ type: 'outside', trouble: troubleOf(error) })
+  }
+  const take = (event: MemberEvent): void => {
+    switch (event.type) {
+      case 'lobby': {
+        const wasMaker = isMaker(store.snapshot)
+        dispatch(event)
+        if (!wasMaker && isMaker(store.snapshot)) showInAddress()
+        propose()
+        break
+      }
+      case 'assigned':
+        // During the run the others see its settings, which may differ from the form's: the form's are sent again after it.
+        proposed = ''
+        dispatch({ ...event, startedAtMs: Date.now() })
+        break
+      case 'event':
+        takeRunEvent(event.event, event.atMs)
+        break
+      case 'reason':
+        dispatch(failed('reason', event.error))
+        break
+      case 'ended':
+        dispatch(endAction(event.end))
+        propose()
+        break
+      case 'moved':
+        moveTo(event.link, member.follow(event.link)).catch((thrown) =>
+          refused(
+            `The room has moved to a new link, and this tab is still in the old room. ${troubleOf(thrown).title}. Ask the host, then open the new link.`,
+          ),
+        )
+        break
+      case 'dead':
+      case 'removed':
+        outside(event.error)
+        break
+      case 'serverLost':
+        dispatch({ type: 'serverLost', text: event.error.message })
+        break
+      case 'serverBack':
+        dispatch(event)
+        proposed = ''
+        propose()
+        break
+      case 'refused':
+        refused(event.error.message)
+        break
+      default:
+        dispatch(event)
+    }
+  }
+  const member = new RoomMember({ ...common, name, on: take })
 
   const showInAddress = () => {
     const { draft, given } = store.snapshot
@@ -151,9 +155,8 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     } catch (thrown) {
       // So that a reload asks again, and counts as no other guess.
       if (thrown instanceof SignalError && thrown.refusal === 'wrong-key') keepRoomKey('')
-      dispatch({ type: 'outside', trouble: troubleOf(thrown) })
+      outside(toError(thrown))
       member.close()
-      more.close()
     }
   }
   void enter()
@@ -220,10 +223,9 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       if (store.snapshot.isMoving) return
       const to = newRoomLink()
       const ids = withTabs(store.snapshot, [id]).map((one) => one.id)
-      moveTo(to, member.moveWithout(ids, to)).catch((thrown) => {
-        const text = `This tab is still in the old room. ${messageOf(thrown)}`
-        dispatch({ type: 'refused', text })
-      })
+      moveTo(to, member.moveWithout(ids, to)).catch((thrown) =>
+        refused(`This tab is still in the old room. ${messageOf(thrown)}`),
+      )
     },
     letIn: (id, isLetIn) => member.letIn(id, isLetIn),
     handOver(id) {
@@ -300,12 +302,10 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
   }
 }
 
-function endActions(end: RunEnd): Action[] {
-  if (end.ok) {
-    return [{ type: 'finished', result: end.result, bytesSent: bytesSentIn(end) }]
-  }
-  return [failed('failed', end.error)]
-}
+const endAction = (end: RunEnd): Action =>
+  end.ok
+    ? { type: 'finished', result: end.result, bytesSent: bytesSentIn(end) }
+    : failed('failed', end.error)
 
 const failed = (type: 'failed' | 'reason', error: Error): Action => {
   const code = 'code' in error ? String(error.code) : ''

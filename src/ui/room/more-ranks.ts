@@ -85,9 +85,12 @@ export class MoreRanks {
       ...this.#common,
       name: nameOf(this.#name, number),
       isFurther: true,
-      onDead: (error) => this.#drop(number, error.message),
-      onRemoved: (error) => this.#drop(number, error.message),
-      onRefused: (error) => this.#tell(`${nameOf(this.#name, number)}: ${error.message}`),
+      on: (event) => {
+        if (event.type === 'dead' || event.type === 'removed')
+          this.#drop(number, event.error.message)
+        else if (event.type === 'refused')
+          this.#tell(`${nameOf(this.#name, number)}: ${event.error.message}`)
+      },
     })
     this.#members.set(number, member)
     return member

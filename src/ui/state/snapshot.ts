@@ -1,6 +1,5 @@
 import type {
   Asks,
-  AssignedLink,
   Assignment,
   Lobby,
   ServerFacts,
@@ -8,13 +7,8 @@ import type {
 } from '../../peer/room/messages.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
 import type { Experiments } from '../../trainer/settings/experiments.ts'
-import type {
-  AdapterFacts,
-  RunEvent,
-  RunResult,
-  SavedFile,
-  ShelvedCheckpoint,
-} from '../../worker/api.ts'
+import type { AdapterFacts, RunResult, SavedFile, ShelvedCheckpoint } from '../../worker/api.ts'
+import type { MemberEvent } from '../../worker/page/member-events.ts'
 import type { Draft, SettingKey } from '../settings/list.ts'
 import type { KeptRun, RunsAction } from './kept-runs.ts'
 import type { Download, Failure, Run, Saving } from './run.ts'
@@ -83,20 +77,16 @@ export interface Snapshot {
   readonly checkpointNote: { readonly text: string; readonly isError: boolean } | null
 }
 
+/** Events of this tab that change the page as they come. */
+type TabEvent = Exclude<MemberEvent, { error: Error } | { type: 'assigned' | 'ended' | 'moved' }>
+
 export type Action =
+  | TabEvent
   | { type: 'deviceOpened'; adapter: AdapterFacts }
   | { type: 'entered'; hasRelay: boolean }
   | { type: 'outside'; trouble: Trouble }
-  | { type: 'lobby'; lobby: Lobby; ownId: string | null }
-  | { type: 'asking'; host: string }
-  | { type: 'asks'; asks: Asks }
-  | { type: 'proposed'; config: TrainConfig | null }
   | RunsAction
   | { type: 'assigned'; assignment: Assignment; startedAtMs: number }
-  | { type: 'regrouped'; assignment: Assignment }
-  | { type: 'linked'; peerRank: number; kind: AssignedLink['kind'] }
-  | { type: 'config'; config: TrainConfig }
-  | { type: 'event'; event: RunEvent; atMs: number }
   | { type: 'finished'; result: RunResult; bytesSent: number }
   | ({ type: 'failed' | 'reason' } & Failure)
   | { type: 'stopping' }
@@ -104,7 +94,6 @@ export type Action =
   | { type: 'testLasts'; sinceMs: number }
   | { type: 'server'; facts: ServerFacts }
   | { type: 'serverLost'; text: string }
-  | { type: 'serverBack' }
   | { type: 'refused'; text: string }
   | { type: 'setting'; key: SettingKey; value: string }
   | { type: 'given'; demo: string; text: string | null; samples?: number }

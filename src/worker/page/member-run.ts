@@ -16,35 +16,11 @@ import {
 } from '../../util/errors.ts'
 import type { JsonValue } from '../../util/json-value.ts'
 import { tell } from '../../util/log.ts'
-import type {
-  CheckpointAddress,
-  ComputeApi,
-  FormerLife,
-  Membership,
-  RunEvent,
-  RunResult,
-} from '../api.ts'
+import type { CheckpointAddress, ComputeApi, FormerLife, Membership, RunEvent } from '../api.ts'
 import { type FormedLink, formLinks, type RingLinks } from './connect.ts'
+import type { MemberRunEvent, RunEnd } from './member-events.ts'
 import { MemberLinks } from './member-links.ts'
 import type { StartMarks } from './start-marks.ts'
-
-/** What a run ended with on this rank. */
-export type RunEnd =
-  | { ok: true; rank: number; worldSize: number; result: RunResult; links: readonly FormedLink[] }
-  | { ok: false; rank: number | null; error: Error }
-
-/** What a tab hears of its runs. */
-export interface RunListener {
-  /** The run continues in another group: ranks were lost, or have come. */
-  onRegrouped?: (assignment: Assignment) => void
-  /** A link to a neighbour is up, and which way it goes. */
-  onLinked?: (peerRank: number, kind: AssignedLink['kind']) => void
-  onConfig?: (config: TrainConfig) => void
-  /** `atMs`: when it happened, as Unix time. */
-  onEvent?: (event: RunEvent, atMs: number) => void
-  /** Called with the reason of the end, where the room gives it only after the end. */
-  onReason?: (error: RunError) => void
-}
 
 /** What a run needs of its tab. */
 export interface RunTab {
@@ -53,7 +29,7 @@ export interface RunTab {
   readonly ports: LocalPorts | null
   readonly keys: LifeKeys
   readonly marks: StartMarks
-  readonly listener: RunListener
+  report(event: MemberRunEvent): void
   /** Where checkpoints are, if not in this browser's private files. */
   readonly checkpoints: CheckpointAddress | undefined
   /** What the maker, another tab, has started. */
@@ -252,7 +228,7 @@ export class MemberRun {
     const error = abortError(abort)
     this.#aborted = error
     // The ranks may have been quicker to say that one is lost: only the room knows who removed it.
-    if (this.#isOver && error.code === 'peer.removed') this.#tab.listener.onReason?.(error)
+    if (this.#isOver && error.code === 'peer.removed') this.#tab.report({ type: 'reason', error })
     if (this.isRunning) this.#tab.compute.abort(text).catch(() => undefined)
     else this.fail(error)
   }
@@ -373,11 +349,12 @@ export class MemberRun {
 
   /** Before it joins a run that is on: its ranks train until this one is ready. errors: those of `ComputeApi.prepare`; the server has them too. */
   async #prepare({ run, epoch, rank }: Assignment): Promise<void> {
-    const { proposed, compute, client, listener } = this.#tab
+    const { proposed, compute, client } = this.#tab
     if (run === undefined || run === epoch || !proposed) return
     try {
       await compute.prepare(proposed, location.href, (phase) => {
-        if (!this.#isOver) listener.onEvent?.({ event: 'phase', phase, rank }, Date.now())
+        const event = { event: 'phase', phase, rank } as const
+        if (!this.#isOver) this.#tab.report({ type: 'event', event, atMs: Date.now() })
       })
     } catch (error) {
       if (!this.#isOver) client.abort(epoch, messageOf(error).slice(0, 300))
@@ -386,7 +363,7 @@ export class MemberRun {
   }
 
   #formLinks(assignment: Assignment, prepared?: Promise<void>): RingLinks {
-    const { client, compute, ports, listener } = this.#tab
+    const { client, compute, ports } = this.#tab
     const { epoch, run, members } = assignment
     return formLinks({
       prepared,
@@ -397,7 +374,8 @@ export class MemberRun {
       addLink: (of, peerRank, transport, lane) => compute.addLink(of, peerRank, transport, lane),
       onLinked: (peerRank, kind) => {
         tell(1, 'room', () => `epoch ${epoch}: linked to rank ${peerRank} by ${kind}`)
-        if (!this.#isOver && this.#first === assignment) listener.onLinked?.(peerRank, kind)
+        if (!this.#isOver && this.#first === assignment)
+          this.#tab.report({ type: 'linked', peerRank, kind })
       },
       onGone: (peerRank) => {
         // Not by the member's id alone: the server may have called another tab so.
@@ -448,7 +426,7 @@ export class MemberRun {
   }
 
   async #train(settings: JsonValue): Promise<void> {
-    const { client, compute, listener, marks } = this.#tab
+    const { client, compute, marks } = this.#tab
     const { run, key, epoch } = this.#first
     this.isRunning = true
     this.#hasBegun = true
@@ -456,7 +434,7 @@ export class MemberRun {
     marks.mark('sent')
     try {
       const config = this.#tab.parse(settings)
-      listener.onConfig?.(config)
+      this.#tab.report({ type: 'config', config })
       const result = await compute.train(
         this.#membership,
         config,
@@ -549,7 +527,7 @@ export class MemberRun {
       event.event === 'broke'
         ? { ...event, name: this.#known.get(memberOf(event.who))?.member.name }
         : event
-    this.#tab.listener.onEvent?.(named, atMs)
+    this.#tab.report({ type: 'event', event: named, atMs })
   }
 
   /** The members have decided who the ranks are. */
@@ -567,7 +545,8 @@ export class MemberRun {
     const links = known.flatMap(({ link }, peerRank) => (link ? [{ ...link, peerRank }] : []))
     const sent = known.map(({ member }) => member)
     const worldSize = members.length
-    this.#tab.listener.onRegrouped?.({ epoch, run, key, rank, worldSize, members: sent, links })
+    const assignment = { epoch, run, key, rank, worldSize, members: sent, links }
+    this.#tab.report({ type: 'regrouped', assignment })
   }
 
   /**

@@ -1,13 +1,7 @@
 import { sumStats } from '../../peer/link/link.ts'
 import { membersPerRoom } from '../../peer/room/edges.ts'
 import { type LifeKeys, newLifeKeys } from '../../peer/room/life-keys.ts'
-import type {
-  Asks,
-  Assignment,
-  Lobby,
-  MemberInfo,
-  TransportChoice,
-} from '../../peer/room/messages.ts'
+import type { Assignment, MemberInfo, TransportChoice } from '../../peer/room/messages.ts'
 import { SignalError } from '../../peer/room/refusals.ts'
 import { type RoomLink, RoomSecret } from '../../peer/room/secret.ts'
 import { loadWebRtc } from '../../peer/tab/late-connection.ts'
@@ -28,11 +22,10 @@ import { givenSwitches } from '../../util/switches.ts'
 import type { AdapterFacts, CheckpointAddress, ComputeApi } from '../api.ts'
 import { type ComputeClient, type StartWorker, startCompute } from './client.ts'
 import { leaveOnPageHide } from './leave-on-page-hide.ts'
-import type { MemberRun, RunEnd, RunListener } from './member-run.ts'
+import type { MemberEvent, RunEnd } from './member-events.ts'
+import type { MemberRun } from './member-run.ts'
 import { SelfMeasures } from './self-measures.ts'
 import { StartMarks } from './start-marks.ts'
-
-export type { RunEnd } from './member-run.ts'
 
 /** What a rank sent in a run that ended well: as the browser's data channels count, where all links are such; else as the worker counts. */
 export const bytesSentIn = ({ result, links }: Extract<RunEnd, { ok: true }>): number =>
@@ -43,7 +36,7 @@ export const bytesSentIn = ({ result, links }: Extract<RunEnd, { ok: true }>): n
 /** What a page may change about its tab, in any room. */
 export type MemberChange = Partial<Pick<MemberInfo, 'name' | 'hidden'>>
 
-export interface RoomMemberOptions extends RunListener {
+export interface RoomMemberOptions {
   /** What this page can train. */
   experiments: Experiments
   startWorker: StartWorker
@@ -71,27 +64,8 @@ export interface RoomMemberOptions extends RunListener {
   measures?: { speed: (own: ComputeApi) => Promise<number | null> }
   /** Where checkpoints are, if not in this browser's private files. */
   checkpoints?: CheckpointAddress
-  onLobby?: (lobby: Lobby, ownId: string | null) => void
-  /** The room's maker, by this name, has been asked to let this tab in; `join` waits. */
-  onAsking?: (host: string) => void
-  /** To the maker: who waits to be let in. */
-  onAsks?: (asks: Asks) => void
-  /** What the maker, another tab, would start now; null for settings that this page does not know. */
-  onProposed?: (config: TrainConfig | null) => void
-  onAssigned?: (assignment: Assignment) => void
-  onEnd?: (end: RunEnd) => void
-  /** The compute worker has ended: this tab has left the room and can take part no more. */
-  onDead?: (error: Error) => void
-  /** The maker has removed a member, and the others move to another room. */
-  onMoved?: (link: RoomLink) => void
-  /** The maker has removed this tab from the room, or the server has ended the room: it can come back only as a new member. */
-  onRemoved?: (error: Error) => void
-  /** The connection to the server has ended; a run may continue without it. */
-  onServerLost?: (error: Error) => void
-  /** The connection is back, in a room that may have forgotten what this tab sent. */
-  onServerBack?: () => void
-  /** The server said no to something, and the connection stays. */
-  onRefused?: (error: Error) => void
+  /** Takes what happens to this tab, in order. */
+  on?: (event: MemberEvent) => void
 }
 
 /** What a tab needs to enter a room. */
@@ -105,7 +79,7 @@ interface WayIn {
 /**
  * A tab in a room, from its page's side: device, signaling, links and runs in one place.
  *
- * `open` the device, `join` the room, `start` if it is the maker; everything else arrives through the callbacks.
+ * `open` the device, `join` the room, `start` if it is the maker; everything else arrives as events.
  */
 export class RoomMember {
   readonly #options: RoomMemberOptions
@@ -238,13 +212,13 @@ export class RoomMember {
       tell(1, 'room', () => `members ${lobby.members.map((member) => member.name).join(', ')}`)
       if (mayNeedWebRtc(info, lobby.members)) loadWebRtc().catch(() => undefined)
       this.#measures?.roomIs(lobby)
-      this.#options.onLobby?.(lobby, client.id)
+      this.#report({ type: 'lobby', lobby, ownId: client.id })
     })
-    on('asking', ({ host }) => this.#options.onAsking?.(host))
-    on('asks', (asks) => this.#options.onAsks?.(asks))
+    on('asking', ({ host }) => this.#report({ type: 'asking', host }))
+    on('asks', (asks) => this.#report({ type: 'asks', asks }))
     on('proposed', (settings) => {
       this.#proposed = this.#knownConfig(settings)
-      this.#options.onProposed?.(this.#proposed)
+      this.#report({ type: 'proposed', config: this.#proposed })
     })
     on('assign', (assignment) => this.#assigned(assignment))
     on('gone', ({ id, hasLeft, ballot }) => this.#run?.gone(id, hasLeft, ballot))
@@ -255,11 +229,11 @@ export class RoomMember {
     on('finished', ({ epoch }) => this.#run?.finished(epoch))
     on('refused', (error) => {
       this.#hasStarted = false
-      this.#options.onRefused?.(error)
+      this.#refused(error)
     })
     on('moved', ({ data }) => {
       const key = keyIn(data)
-      if (key !== null && !this.#isFollowing) this.#options.onMoved?.({ key })
+      if (key !== null && !this.#isFollowing) this.#report({ type: 'moved', link: { key } })
     })
     on('away', (error) => this.#serverLost(error))
     on('lost', (error) => this.#lost(error))
@@ -282,7 +256,7 @@ export class RoomMember {
     const wasLost = this.#isServerLost
     this.#isServerLost = false
     this.#measure(client, own)
-    if (wasLost) this.#options.onServerBack?.()
+    if (wasLost) this.#report({ type: 'serverBack' })
   }
 
   /**
@@ -334,7 +308,7 @@ export class RoomMember {
     ]
     this.#endMeasures()
     this.#info = undefined
-    this.#options.onAsks?.([])
+    this.#report({ type: 'asks', asks: [] })
     try {
       await this.#enter(way, this.#adapter!, mode)
       if (assigned) throw runBegins()
@@ -352,8 +326,9 @@ export class RoomMember {
         throw thrown
       }
       this.#tellRoom(this.#changes)
-      if (before.lobby) this.#options.onLobby?.(before.lobby, before.id)
-      this.#options.onAsks?.(before.asks)
+      const { lobby, id: ownId } = before
+      if (lobby) this.#report({ type: 'lobby', lobby, ownId })
+      this.#report({ type: 'asks', asks: before.asks })
       if (lost) this.#lost(lost)
       else if (!before.isInside) this.#serverLost(toError(thrown))
       else if (info) this.#inside(before, info)
@@ -387,7 +362,7 @@ export class RoomMember {
         } catch (thrown) {
           const isFull = thrown instanceof SignalError && thrown.refusal === 'too-many'
           if (!isFull || triesLeft === 0) throw thrown
-          this.#options.onRefused?.(othersWait())
+          this.#refused(othersWait())
           await new Promise((resolve) => setTimeout(resolve, followAgainMs))
           if (this.#run || this.#isClosed) throw thrown
         }
@@ -395,6 +370,14 @@ export class RoomMember {
     } finally {
       this.#isFollowing = false
     }
+  }
+
+  #report(event: MemberEvent): void {
+    this.#options.on?.(event)
+  }
+
+  #refused(error: Error): void {
+    this.#report({ type: 'refused', error })
   }
 
   async #loadRuns(): Promise<void> {
@@ -413,7 +396,7 @@ export class RoomMember {
     this.#endMeasures()
     if (this.#run?.isRunning) this.#run.away()
     else this.#run?.fail(error)
-    this.#options.onServerLost?.(error)
+    this.#report({ type: 'serverLost', error })
   }
 
   #measure(client: SignalClient, own: MemberInfo): void {
@@ -425,7 +408,7 @@ export class RoomMember {
       ports: this.#ports,
       isInRun: this.#run !== undefined,
       tell: (measured) => this.#tellRoom({ measured }),
-      refuse: (thrown) => this.#options.onRefused?.(toError(thrown)),
+      refuse: (thrown) => this.#refused(toError(thrown)),
       speed: () => measures.speed(this.compute),
       linkRoundTrips: () => this.compute.roundTrips(),
     })
@@ -461,12 +444,12 @@ export class RoomMember {
     this.#compute.api.forget().catch(() => undefined)
   }
 
-  /** Answers one of `onAsks`; for the maker. */
+  /** Answers one of the event `asks`; for the maker. */
   letIn(id: string, isLetIn: boolean): void {
     this.#client?.letIn(id, isLetIn)
   }
 
-  /** Makes another member the room's maker, or takes it out of the room; for the maker. A refusal comes through `onRefused`. */
+  /** Makes another member the room's maker, or takes it out of the room; for the maker. A refusal comes as the event `refused`. */
   handOver(id: string): void {
     this.#client?.handOver(id)
   }
@@ -483,7 +466,7 @@ export class RoomMember {
   }
 
   /**
-   * Seals the room as it is and starts training; for the maker. A refusal comes through `onRefused`: the server's, or that this tab is not in its
+   * Seals the room as it is and starts training; for the maker. A refusal comes as the event `refused`: the server's, or that this tab is not in its
    * room now. A start that is under way is the only one.
    */
   start(config: TrainConfigInput): void {
@@ -491,7 +474,7 @@ export class RoomMember {
     const parsed = this.#parse(config)
     const client = this.#requireClient()
     if (this.#isMoving || !client.isInside) {
-      this.#options.onRefused?.(notInRoom())
+      this.#refused(notInRoom())
       return
     }
     this.#hasStarted = true
@@ -568,7 +551,7 @@ export class RoomMember {
       return `epoch ${epoch}: rank ${rank} of ${worldSize}`
     })
     this.#measures?.runBegan()
-    this.#options.onAssigned?.(assignment)
+    this.#report({ type: 'assigned', assignment })
     this.#past = undefined
     this.#run = new this.#Run!(
       {
@@ -577,7 +560,7 @@ export class RoomMember {
         ports: this.#ports,
         keys: this.#keys!,
         marks: this.#marks,
-        listener: this.#options,
+        report: (event) => this.#report(event),
         checkpoints: this.#options.checkpoints,
         proposed: this.#proposed,
         hasRemoved: (id) => this.#expelled.has(id),
@@ -597,7 +580,7 @@ export class RoomMember {
     this.#run = undefined
     this.#hasStarted = false
     this.#measures?.runEnded()
-    this.#options.onEnd?.(end)
+    this.#report({ type: 'ended', end })
   }
 
   /**
@@ -615,7 +598,7 @@ export class RoomMember {
     run?.fail(error)
     this.#endMeasures()
     client?.bye()
-    this.#options.onDead?.(error)
+    this.#report({ type: 'dead', error })
   }
 
   /** Out of the room, and of its run; the worker stays, with what it has trained. */
@@ -627,7 +610,7 @@ export class RoomMember {
     if (run?.isRunning) this.compute.abort(error.message, true).catch(() => undefined)
     run?.fail(error)
     this.#endMeasures()
-    this.#options.onRemoved?.(error)
+    this.#report({ type: 'removed', error })
   }
 }
 

@@ -36,7 +36,7 @@ it('start works after one that was refused for its settings', () => {
 
 it('start works after one that was refused because the server was lost', async () => {
   const refused: string[] = []
-  const member = newMember(undefined, { onRefused: ({ message }) => refused.push(message) })
+  const member = newMember({ on: { refused: ({ error }) => refused.push(error.message) } })
   await member.join({} as AdapterFacts)
   world.isInside = false
   member.start({})
@@ -156,7 +156,9 @@ it('a tab that comes back after the others have finished hears that the run has 
 
 it('the event broke names the tab that broke the rules', async () => {
   const names: unknown[] = []
-  const member = newMember((event) => event.event === 'broke' && names.push(event.name))
+  const member = newMember({
+    on: { event: ({ event }) => event.event === 'broke' && names.push(event.name) },
+  })
   await member.join({} as AdapterFacts)
   world.hear('assign', assignment(1, 2))
   world.hear('start', { epoch: 1, settings })
@@ -442,7 +444,9 @@ it('says again that it is done where its connection is back before the others ar
 
 it('a newcomer prepares with the settings of the run, and leaves when it cannot', async () => {
   heard.length = 0
-  await newMember(({ event }) => heard.push(event)).join({} as AdapterFacts)
+  await newMember({ on: { event: ({ event }) => heard.push(event.event) } }).join(
+    {} as AdapterFacts,
+  )
   world.prepared = Promise.reject(new TabringError('data.missing', 'no data here'))
   world.hear('proposed', settings)
   world.hear('assign', { ...assignment(2, 2), rank: 1 })
@@ -477,8 +481,7 @@ it('a dead worker ends a run that is not elastic, with the reason', async () => 
 
 it('a run that is assigned again before it begins reports no end', async () => {
   const ranks: number[] = []
-  const onAssigned = ({ worldSize }: Assignment) => ranks.push(worldSize)
-  const member = newMember(undefined, { onAssigned, onEnd: (end) => ends.push(end) })
+  const member = newMember({ on: { assigned: (event) => ranks.push(event.assignment.worldSize) } })
   ends.length = 0
   await member.join({} as AdapterFacts)
   world.hear('assign', assignment(1, 3))

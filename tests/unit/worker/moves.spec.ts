@@ -4,7 +4,8 @@ import { SignalError } from '../../../src/peer/room/refusals.ts'
 import { newRoomLink } from '../../../src/peer/room/secret.ts'
 import { PeerError } from '../../../src/util/errors.ts'
 import type { AdapterFacts } from '../../../src/worker/api.ts'
-import type { RoomMember, RoomMemberOptions } from '../../../src/worker/page/member.ts'
+import type { RoomMember } from '../../../src/worker/page/member.ts'
+import type { Listeners, PlayedOptions } from '../../support/played-member.ts'
 
 const { assignment, newMember, settings, world } = await vi.hoisted(
   () => import('../../support/played-member.ts'),
@@ -16,10 +17,10 @@ describe('a tab that moves to another room', () => {
   const lobbies: unknown[] = []
 
   /** In the room `from`, as its host. */
-  async function inRoom(options: Partial<RoomMemberOptions> = {}): Promise<RoomMember> {
+  async function inRoom(options: PlayedOptions = {}): Promise<RoomMember> {
     lobbies.length = 0
-    const onLobby = (received: unknown) => lobbies.push(received)
-    const member = newMember(undefined, { link: from, onLobby, ...options })
+    const on: Listeners = { lobby: (event) => lobbies.push(event.lobby), ...options.on }
+    const member = newMember({ link: from, ...options, on })
     await member.join({} as AdapterFacts)
     world.lobby = lobby
     return member
@@ -119,7 +120,7 @@ describe('a tab that moves to another room', () => {
       if (room === to.key && --triesLeft > 0) throw new SignalError('too-many', '20 others wait.')
     }
     const refused: string[] = []
-    const member = await inRoom({ onRefused: ({ message }) => refused.push(message) })
+    const member = await inRoom({ on: { refused: ({ error }) => refused.push(error.message) } })
     const moved = member.follow(to)
     await vi.runAllTimersAsync()
     await moved
@@ -143,7 +144,7 @@ describe('a tab that moves to another room', () => {
   it('refuses a start on the way, and starts once it is back', async () => {
     const refuse = asksAtTheNewRoom()
     const refused: string[] = []
-    const member = await inRoom({ onRefused: ({ message }) => refused.push(message) })
+    const member = await inRoom({ on: { refused: ({ error }) => refused.push(error.message) } })
     const moving = member.follow(to)
     await new Promise(setImmediate)
     member.start({})
@@ -185,7 +186,7 @@ describe('a tab that moves to another room', () => {
       world.hear('lost', new SignalError('removed', 'removed by Ada', 'Ada'), from.key)
       throw new PeerError('signal.lost', 'ended')
     }
-    const member = await inRoom({ onRemoved: (error) => removed.push(error) })
+    const member = await inRoom({ on: { removed: ({ error }) => removed.push(error) } })
     await expect(member.moveWithout(['7'], to)).rejects.toThrow('ended')
     expect(removed).toMatchObject([{ refusal: 'removed', by: 'Ada' }])
   })
@@ -194,7 +195,7 @@ describe('a tab that moves to another room', () => {
     'says that the server is back where it was lost before, whether the new one lets it in: %s',
     async (isLetIn) => {
       let backs = 0
-      const member = await inRoom({ onServerBack: () => backs++ })
+      const member = await inRoom({ on: { serverBack: () => backs++ } })
       world.hear('away', new PeerError('signal.lost', 'the connection ended'), from.key)
       world.entered = async () => {
         if (!isLetIn) throw new SignalError('declined', 'the host declined.')
@@ -205,7 +206,7 @@ describe('a tab that moves to another room', () => {
   )
 
   it('takes no new room after it was removed', async () => {
-    const member = await inRoom({ onRemoved: () => undefined })
+    const member = await inRoom()
     world.hear('lost', new SignalError('removed', 'removed by Ada', 'Ada'), from.key)
     await expect(member.follow(to)).rejects.toThrow('left before it had entered')
     expect(world.leftRooms).toEqual([])
@@ -218,12 +219,14 @@ describe('a tab that moves to another room', () => {
       world.entered = async (room) => void entered.push(room)
     })
     /** With a token it has to derive the name of the room first. */
-    const inRoomWithToken = (options: Partial<RoomMemberOptions> = {}) =>
+    const inRoomWithToken = (options: PlayedOptions = {}) =>
       inRoom({ token: () => 'ab'.repeat(16), ...options })
 
     it('stays where the old one begins a run, and takes part once', async () => {
       const assignments: Assignment[] = []
-      const member = await inRoomWithToken({ onAssigned: (received) => assignments.push(received) })
+      const member = await inRoomWithToken({
+        on: { assigned: (event) => assignments.push(event.assignment) },
+      })
       const moving = member.follow(to)
       world.hear('assign', assignment(4, 2), from.key)
       await expect(moving).rejects.toThrow('a run begins in the old room')
@@ -255,7 +258,7 @@ describe('a tab that moves to another room', () => {
 
     it('asks nowhere once it is removed, and reports it once', async () => {
       const removed: Error[] = []
-      const member = await inRoomWithToken({ onRemoved: (error) => removed.push(error) })
+      const member = await inRoomWithToken({ on: { removed: ({ error }) => removed.push(error) } })
       const moving = member.follow(to)
       world.hear('lost', new SignalError('removed', 'removed by Ada', 'Ada'), from.key)
       await expect(moving).rejects.toThrow('left before it had entered')
