@@ -1,3 +1,4 @@
+import type { ErrorCode } from '../../util/errors.ts'
 import { capitalized } from '../parts/format.ts'
 
 /**
@@ -14,11 +15,29 @@ export const inPageWords = (text: string): string =>
 export const asSentence = (text: string): string =>
   /^\S*:\/\//.test(text) ? text : capitalized(text)
 
-/** What it means that a run ended by an error of this code at this step, and what to do; null where the error is plain enough. */
-export function plainFailure(code: string, step: number): string | null {
-  if (code !== 'train.nan') return null
-  const when = step > 0 ? `after step ${step}` : 'in its first step'
-  return `Training became unstable ${when}: values grew until they were no longer finite. Usually the learning rate is too high. Divide it by 10 and start again; if that does not help, look for values in the data that are not numbers.`
+interface FailureText {
+  readonly title: string
+  /** What it means that the run ended at this step, and what to do; absent where the error is plain enough. */
+  readonly text?: (step: number) => string
+}
+
+/** Texts of what ended a run, by the code of the error. */
+export const failureTexts: Partial<Record<ErrorCode, FailureText>> = {
+  'peer.unreachable': { title: 'A rank cannot be reached' },
+  'peer.lost': { title: 'A rank was lost' },
+  'peer.timeout': { title: 'A rank stopped answering' },
+  'gpu.lost': { title: 'The GPU device was lost' },
+  'train.nan': {
+    title: 'The loss is not a number',
+    text: (step) =>
+      `Training became unstable ${step > 0 ? `after step ${step}` : 'in its first step'}: values grew until they were no longer finite. Usually the learning rate is too high. Divide it by 10 and start again; if that does not help, look for values in the data that are not numbers.`,
+  },
+  'train.diverged': { title: 'The replicas differ' },
+  'data.missing': { title: 'The data is missing' },
+  'data.malformed': { title: 'The data cannot be read' },
+  'data.checksum': { title: 'The data has the wrong checksum' },
+  'data.interrupted': { title: 'The download was interrupted' },
+  'worker.dead': { title: 'The compute worker ended' },
 }
 
 /** Why a resumed run no longer has the saved run's bits, in one sentence; `differences` are those of the two records. */

@@ -23,7 +23,7 @@ import { continued, startsFrom } from '../state/save-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { stoppedBy } from '../state/stop-words.ts'
 import { waitOf } from '../state/waiting-facts.ts'
-import { asSentence, inPageWords, plainFailure, resumedDifference } from './failure-words.ts'
+import { asSentence, failureTexts, inPageWords, resumedDifference } from './failure-words.ts'
 import type { Status } from './standing.ts'
 import { unreachedOf } from './unreached.ts'
 import { tabWaits, waitingStatus } from './waiting.ts'
@@ -149,7 +149,8 @@ function failedStatus(
   further: string,
 ): Status {
   const error = inPageWords(end.text)
-  const plain = plainFailure(end.code, run.step) ?? lossWords(snapshot, run, end)
+  const plain =
+    failureTexts[end.code as ErrorCode]?.text?.(run.step) ?? lossWords(snapshot, run, end)
   return {
     tone: 'bad',
     title: failureTitle(snapshot, run),
@@ -469,20 +470,6 @@ function lossWords(
   return `Its tab was closed, crashed or lost its connection, and the run ended ${when}. ${next}`
 }
 
-const failureTitles: Partial<Record<ErrorCode, string>> = {
-  'peer.unreachable': 'A rank cannot be reached',
-  'peer.lost': 'A rank was lost',
-  'peer.timeout': 'A rank stopped answering',
-  'gpu.lost': 'The GPU device was lost',
-  'train.nan': 'The loss is not a number',
-  'train.diverged': 'The replicas differ',
-  'data.missing': 'The data is missing',
-  'data.malformed': 'The data cannot be read',
-  'data.checksum': 'The data has the wrong checksum',
-  'data.interrupted': 'The download was interrupted',
-  'worker.dead': 'The compute worker ended',
-}
-
 function failureTitle(snapshot: Snapshot, run: Run): string {
   const code = run.end?.kind === 'failed' ? run.end.code : ''
   const [gone] = goneRanks(snapshot)
@@ -491,5 +478,5 @@ function failureTitle(snapshot: Snapshot, run: Run): string {
     if (gone === run.rank) return 'This tab stood still'
     return `${asSentence(rankName(run, gone))} was lost`
   }
-  return failureTitles[code as ErrorCode] ?? 'The run failed'
+  return failureTexts[code as ErrorCode]?.title ?? 'The run failed'
 }
