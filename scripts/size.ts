@@ -26,7 +26,7 @@ const whenBySource: Readonly<Record<string, string>> = {
   'demos/digits/read-idx-file.ts': 'files are given to the demo digits',
   'demos/text/story.ts': 'Start, demo text with the built-in text',
   'src/nn/cnn.ts': 'Start, model cnn',
-  'src/graph/run/cpu-program.ts': 'Start, ?device=reference',
+  'src/graph/run/reference-program.ts': 'Start, ?device=reference',
   'src/graph/inside/instruments.ts': 'Start, ?debug=2 and up, or ?trace=1',
   'src/graph/compile/detect-anomaly.ts': 'a loss that is not finite',
   'uqr/dist/index.mjs': 'the QR code is shown',

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { dropout } from '../../../src/graph/functions/dropout.ts'
 import { type Outputs, prepare } from '../../../src/graph/plan/prepare.ts'
-import { CpuProgram } from '../../../src/graph/run/cpu-program.ts'
+import { ReferenceProgram } from '../../../src/graph/run/reference-program.ts'
 import { ModuleBuffer } from '../../../src/graph/trace/module-buffer.ts'
 import { type Tensor, TracedTensor } from '../../../src/graph/trace/tensor.ts'
 import { activeTrace } from '../../../src/graph/trace/trace.ts'
@@ -102,7 +102,7 @@ const bodies: Record<string, { body: Body; without: Body; joined: string[] }> = 
 
 test.each(Object.entries(bodies))('%s', async (_, { body, without, joined }) => {
   const [naive, rewritten] = [true, false].map(
-    (useNaiveKernels) => new CpuProgram(prepared(body, useNaiveKernels)),
+    (useNaiveKernels) => new ReferenceProgram(prepared(body, useNaiveKernels)),
   )
   for (let run = 0; run < 2; run++) {
     const wanted = await naive.run({ x })

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { task } from '../../../demos/playground/demo.ts'
 import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
-import { CpuProgram } from '../../../src/graph/run/cpu-program.ts'
+import { ReferenceProgram } from '../../../src/graph/run/reference-program.ts'
 import type { CollectiveGroup } from '../../../src/peer/group/collective-group.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { Task } from '../../../src/trainer/settings/task.ts'
@@ -200,9 +200,9 @@ describe('a rank that fails after its first step', () => {
       if (++fills > 15 && !isInProgram) fail()
       return (task as Task).fill(...args)
     }
-    const { run } = CpuProgram.prototype
-    vi.spyOn(CpuProgram.prototype, 'run').mockImplementation(async function (
-      this: CpuProgram,
+    const { run } = ReferenceProgram.prototype
+    vi.spyOn(ReferenceProgram.prototype, 'run').mockImplementation(async function (
+      this: ReferenceProgram,
       ...args
     ) {
       if (fills > 15 && this === b.program()) fail()

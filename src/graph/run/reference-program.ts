@@ -79,18 +79,18 @@ function withinMemory<T>({ op, outputs }: GraphNode, compute: () => T): T {
   }
 }
 
-export interface CpuProgramOptions {
+export interface ReferenceProgramOptions {
   readonly onNode?: OnNode
   /** Runs update and count steps; default true. */
   readonly allowUpdates?: boolean
 }
 
 /**
- * A program that runs the ops' references one after the other: the same interface as on a GPU, slow, for any place that runs JavaScript.
+ * Program that runs the ops' references one after the other: the device `reference`.
  *
  * numerics: each op computes in f64 and rounds its results to float32, so it is at least as close to the exact result as a GPU.
  */
-export class CpuProgram implements StepProgram {
+export class ReferenceProgram implements StepProgram {
   readonly prepared: Prepared
   times: StepTimes = noTimes
   readonly encodeMs = 0
@@ -112,7 +112,7 @@ export class CpuProgram implements StepProgram {
   readonly #onNode: OnNode | undefined
   readonly #check: FiniteCheck | undefined
 
-  constructor(prepared: Prepared, { allowUpdates = true, onNode }: CpuProgramOptions = {}) {
+  constructor(prepared: Prepared, { allowUpdates = true, onNode }: ReferenceProgramOptions = {}) {
     this.prepared = prepared
     this.#allowUpdates = allowUpdates
     this.#check = onNode ? undefined : FiniteCheck.of()
