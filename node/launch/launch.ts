@@ -130,6 +130,11 @@ export async function launch(command: Command, signal: AbortSignal): Promise<Out
     for (;;) {
       const task = await orAbort(coordination.follower.next(), signal)
       if (task.type === 'leave') {
+        if (logs?.problem && !task.failure)
+          throw unwritable(
+            logs.folder,
+            `the run has ended, but lines are missing (${logs.problem})`,
+          )
         const count = options.restartsAll === false ? attempt : Math.max(restarts.used, attempt)
         return { failure: task.failure, restarts: count, isShared: plan.launchers > 1 }
       }
@@ -159,7 +164,10 @@ export async function launch(command: Command, signal: AbortSignal): Promise<Out
             const localRank = part.localRank + rank - part.firstRank
             const line = toSource(text)
             try {
+              const before = logs?.problem
               if (logs?.write(rank, localRank, stream, line) ?? true) show(line)
+              if (logs?.problem && !before)
+                note(`--log-dir: lines are missing in the files from now on: ${logs.problem}`)
             } catch (thrown) {
               failBy(thrown)
             }

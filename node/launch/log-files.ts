@@ -28,22 +28,34 @@ export const unwritable = (path: string, thrown: unknown): TabringError =>
  */
 export class LogFiles {
   readonly #files = new Map<string, number>()
+  /** Why lines are missing in the files. */
+  problem: string | undefined
 
   constructor(
-    private readonly folder: string,
+    readonly folder: string,
     private readonly tee?: Streams,
     private readonly redirects?: Streams,
   ) {}
 
-  /** Writes a line where it belongs; returns whether it is to be shown as well. errors: `file.unwritable`. */
+  /** Writes a line where it belongs; returns whether it is to be shown as well; what cannot be written is shown. errors: `file.unwritable`, for a file that cannot be made. */
   write(rank: number, localRank: number, stream: StreamName, text: string): boolean {
     const isAlone = this.redirects !== undefined && includes(this.redirects, localRank, stream)
     const isBoth =
       this.tee === undefined ? this.redirects === undefined : includes(this.tee, localRank, stream)
-    if (isAlone || isBoth) {
-      writeSync(this.#file(rank, stream), `${stripVTControlCharacters(text)}\n`)
+    const isWritten = (isAlone || isBoth) && this.#write(rank, stream, text)
+    return isBoth || !isAlone || !isWritten
+  }
+
+  /** Returns whether it could. A full disk ends no training. */
+  #write(rank: number, stream: StreamName, text: string): boolean {
+    const file = this.#file(rank, stream)
+    try {
+      writeSync(file, `${stripVTControlCharacters(text)}\n`)
+      return true
+    } catch (thrown) {
+      this.problem ??= messageOf(thrown)
+      return false
     }
-    return isBoth || !isAlone
   }
 
   #file(rank: number, stream: StreamName): number {

@@ -291,6 +291,13 @@ function callWith(fn: TracedFunction, types: InputTypes, trace: Trace): ReturnTy
       new TracedTensor(new GraphValue(type, { kind: 'input', name })),
     ]),
   )
+  const all = clipped(Object.keys(types).join(', ')) || 'none'
+  const asOne = `The function gets one object with the inputs by name. Write ({ ${all === 'none' ? '' : all} }) => ….`
+  if (fn.length > 1)
+    throw new TabringError(
+      'graph.misuse',
+      `compile: the function takes ${fn.length} arguments. ${asOne}`,
+    )
   let missing: string | undefined
   const noting = new Proxy(tensors, {
     get(target, name, receiver) {
@@ -304,10 +311,12 @@ function callWith(fn: TracedFunction, types: InputTypes, trace: Trace): ReturnTy
     const text = messageOf(error)
     if (missing === undefined || !/\bundefined\b|not a func/.test(text))
       throw trace.divided.explained(error)
-    const names = clipped(Object.keys(types).join(', ')) || 'none'
+    const name = clipped(missing)
+    const advice =
+      missing in TracedTensor.prototype ? asOne : `To declare it: { ${name}: tensorType([…]) }.`
     throw new TabringError(
       'graph.misuse',
-      `compile: ${clipped(text)} (The function reads "${clipped(missing)}", which is none of its inputs: ${names}. To declare it: { ${clipped(missing)}: tensorType([…]) }.)`,
+      `compile: ${clipped(text)} (The function reads "${name}", which is none of its inputs: ${all}. ${advice})`,
       { cause: error },
     )
   }

@@ -226,7 +226,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     const again = own === wanted ? ' (opened separately)' : ''
     throw new TabringError(
       'device.mismatch',
-      `${what}: the program runs on ${wanted}, but this tensor is on ${own}${again}. Call "await model.to('${wanted}')" before creating the optimizer, or compile for ${own}.`,
+      `${what}: the program runs on ${wanted}, but this tensor is on ${own}${again}. Compile for ${own}: compile(…, { device: '${own}' }). Or call "await model.to('${wanted}')" before creating the optimizer.`,
     )
   }
 

@@ -100,6 +100,18 @@ describe('log files', () => {
     return expect(read(0, 'stdout')).rejects.toThrow('ENOENT')
   })
 
+  test('what a full disk refuses is shown, and remembered', async () => {
+    await mkdir(join(folder, 'logs', '0'), { recursive: true })
+    await symlink('/dev/full', join(folder, 'logs', '0', 'stdout.log'))
+    const logs = new LogFiles(join(folder, 'logs'), undefined, 3)
+    expect([logs.write(0, 0, 'stdout', 'a'), logs.write(0, 0, 'stderr', 'b')]).toEqual([
+      true,
+      false,
+    ])
+    expect(logs.problem).toContain('ENOSPC')
+    logs.close()
+  })
+
   test('a folder that cannot be made is an error with its path', async () => {
     await writeFile(join(folder, 'file'), '')
     const logs = new LogFiles(join(folder, 'file'))

@@ -189,6 +189,13 @@ test('a function that reads an undeclared input gets an error that names it', as
   await expect(compile(other as never, types, { device: 'reference' })).rejects.toEqual(
     refused(/^compile: Cannot read properties of undefined \(reading 'forward'\) \(The function/),
   )
+  for (const byPosition of [
+    (x: Tensor) => ({ z: x.exp() }),
+    (x: Tensor, y: Tensor) => ({ z: y.mul(x) }),
+  ])
+    await expect(compile(byPosition as never, types, { device: 'reference' })).rejects.toEqual(
+      refused(/The function gets one object with the inputs by name\. Write \(\{ x \}\) => …\./),
+    )
   const optional = ({ x, mask }: Record<string, never>) => ({ z: mask ?? x })
   await compile(optional as never, types, { device: 'reference' })
 })
