@@ -102,8 +102,13 @@ export class MultiheadAttention extends Module {
 
   /** shape: as for the class. One sample may omit the batch dimension: query [L, embedDim], keys [S, embedDim], mask [S]. */
   forward(query: Tensor, inputs: MultiheadAttentionInputs = {}): Tensor {
-    mustBeTensor('MultiheadAttention', { query })
-    checkOptions('MultiheadAttention.forward', inputs, inputNames, 'inputs')
+    const { isCausal: _, ...tensors } = checkOptions(
+      'MultiheadAttention.forward',
+      inputs,
+      inputNames,
+      'inputs',
+    )
+    mustBeTensor('MultiheadAttention', { query }, tensors)
     if (query.shape.length !== 2) return this.#attend(query, inputs)
     const axis = this.#isBatchFirst ? 0 : 1
     // A tensor that is given twice stays one: then it is self-attention.
@@ -120,7 +125,8 @@ export class MultiheadAttention extends Module {
   }
 
   #attend(query: Tensor, inputs: MultiheadAttentionInputs): Tensor {
-    const { key = query, isCausal } = inputs
+    // Null is PyTorch's None.
+    const key = inputs.key ?? query
     const value = inputs.value ?? key
     const width = this.#embedDim
     const wrong = [query, key, value].find(({ shape }) => shape.length !== 3 || shape[2] !== width)
@@ -153,7 +159,7 @@ export class MultiheadAttention extends Module {
         isSequenceFirst: !this.#isBatchFirst,
       },
       {
-        isCausal,
+        isCausal: inputs.isCausal,
         ...(this.training &&
           this.#dropout > 0 && {
             dropoutP: this.#dropout,
@@ -182,7 +188,7 @@ function jointMask(
   const masks = [
     attnMask && (attnMask.shape.length === 3 ? byHeads(attnMask, batch, heads) : attnMask),
     keyPaddingMask?.reshape([batch, 1, 1, keys]),
-  ].filter((mask) => mask !== undefined)
+  ].filter((mask) => !!mask)
   const hidden = masks.filter(isBoolean)
   const added = masks.filter((mask) => !isBoolean(mask))
   if (masks.length < 2) return { attnMask: masks[0], isExclusionMask: hidden.length > 0 }

@@ -86,3 +86,33 @@ test.each(Object.entries({ ...modules, ...losses }))(
     }
   },
 )
+
+const attention = new api.MultiheadAttention(4, 2)
+const optional = ['key', 'value', 'attnMask', 'keyPaddingMask']
+
+test('MultiheadAttention takes null for an input that is left out', async () => {
+  const nulls = Object.fromEntries(optional.map((name) => [name, null]))
+  const program = await api.compile(
+    ({ x, one }) => ({
+      y: attention.forward(x).sub(attention.forward(x, nulls)),
+      one: attention.forward(one).sub(attention.forward(one, nulls)),
+    }),
+    { x: api.tensorType([3, 2, 4]), one: api.tensorType([3, 4]) },
+    { device: 'reference' },
+  )
+  const { y, one } = await program.run({
+    x: new Float32Array(24).fill(1),
+    one: new Float32Array(12).fill(1),
+  })
+  expect([...y, ...one].filter(Boolean)).toEqual([])
+})
+
+test.each(optional)('MultiheadAttention names the input that is no tensor: %s', async (name) => {
+  for (const [got, array] of [...arrays, ['true', true]] as const) {
+    const forward = () => attention.forward(api.ones([3, 2, 4]), { [name]: array })
+    const program = api.compile(() => ({ y: forward() }), {}, { device: 'reference' })
+    await expect(program).rejects.toThrow(
+      `MultiheadAttention: ${name} must be a Tensor, got ${got}.`,
+    )
+  }
+})
