@@ -14,6 +14,8 @@ export class TabringError extends Error {
     })
   }
 
+  // Minified bundles rename classes: each says its own name.
+  static override name = 'TabringError'
   readonly code: ErrorCode
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
     super(message, options)
@@ -22,10 +24,18 @@ export class TabringError extends Error {
   }
 }
 
-export class ShapeError extends TabringError {}
-export class GpuError extends TabringError {}
-export class PeerError extends TabringError {}
-export class DataError extends TabringError {}
+export class ShapeError extends TabringError {
+  static override name = 'ShapeError'
+}
+export class GpuError extends TabringError {
+  static override name = 'GpuError'
+}
+export class PeerError extends TabringError {
+  static override name = 'PeerError'
+}
+export class DataError extends TabringError {
+  static override name = 'DataError'
+}
 
 /** What a run's end says in fields, because members write names and texts. */
 export interface EndFacts {
@@ -37,6 +47,7 @@ export interface EndFacts {
 
 /** A PeerError with such fields; read them by `endFactsOf`. */
 export class RunError extends PeerError {
+  static override name = 'PeerError'
   constructor(
     code: ErrorCode,
     message: string,
@@ -44,7 +55,6 @@ export class RunError extends PeerError {
     options?: ErrorOptions,
   ) {
     super(code, message, options)
-    this.name = 'PeerError'
   }
 }
 
@@ -56,6 +66,7 @@ export function endFactsOf(thrown: unknown): EndFacts {
 
 /** The error with which `spawn` rejects: a rank failed. */
 export class ProcessException extends TabringError {
+  static override name = 'ProcessException'
   constructor(
     /** The rank that failed. */
     readonly errorIndex: number,
@@ -66,9 +77,13 @@ export class ProcessException extends TabringError {
   }
 }
 /** A rank threw: the message includes its stack, `cause` is the error with its own code. */
-export class ProcessRaisedException extends ProcessException {}
+export class ProcessRaisedException extends ProcessException {
+  static override name = 'ProcessRaisedException'
+}
 /** A rank's worker did not load, or exited without a result. */
-export class ProcessExitedException extends ProcessException {}
+export class ProcessExitedException extends ProcessException {
+  static override name = 'ProcessExitedException'
+}
 
 /** An argument of the wrong type, which JavaScript does not catch: both a TypeError and a TabringError. */
 export class ArgumentTypeError extends TypeError {

@@ -48,9 +48,9 @@ export function nameOfStage({ index, layers }: PipelineStage): string {
 
 /** Forward calls layers in another order than that of the stages. */
 class OrderError extends TabringError {
+  static override name = 'TabringError'
   constructor(text: string) {
     super('graph.misuse', `pipeline: ${text}`)
-    this.name = 'TabringError'
   }
 }
 

@@ -39,6 +39,7 @@ export type Refusal = (typeof refusals)[number]
 
 /** Thrown if the signaling server refuses a request. */
 export class SignalError extends PeerError {
+  static override name = 'SignalError'
   /** The server's reason. */
   readonly refusal: Refusal
   constructor(

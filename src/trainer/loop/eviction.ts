@@ -24,6 +24,7 @@ export class RepeatedFaults {
 
 /** Thrown on all ranks when an elastic run continues without some, which failed again and again. */
 export class Eviction extends TabringError {
+  static override name = 'TabringError'
   /** In the group. */
   readonly ranks: readonly number[]
 

@@ -1,3 +1,5 @@
+import { join } from 'node:path'
+import { build } from 'vite'
 import { expect, test } from 'vitest'
 import { device } from '../../../src/util/device.ts'
 import {
@@ -9,6 +11,8 @@ import {
   TabringError,
 } from '../../../src/util/errors.ts'
 import { checkOptions } from '../../../src/util/options.ts'
+import * as library from '../../support/library.ts'
+import { repository } from '../../support/repository.ts'
 
 const wrongTypes: Record<string, () => unknown> = {
   'options that are a number': () =>
@@ -106,4 +110,33 @@ test('an option that is null counts as left out, but for one that is true or fal
     'dropout: training must be true or false, got null',
   )
   expect(checkOptions('dropout', { ...given, training: true }, known).group).toBe(null)
+})
+
+/** Members of a file as a user's bundler minifies it. */
+async function minified(file: string): Promise<Record<string, typeof DataError>> {
+  const built = await build({
+    configFile: false,
+    logLevel: 'silent',
+    build: {
+      write: false,
+      minify: 'oxc',
+      lib: { entry: join(repository, file), formats: ['es'] },
+    },
+  })
+  const [{ output }] = built as { output: { code?: string }[] }[]
+  return import(`data:text/javascript,${encodeURIComponent(output[0].code ?? '')}`)
+}
+
+test('errors have the names of their classes when a bundle is minified', async () => {
+  const members = {
+    ...(await minified('src/util/errors.ts')),
+    ...(await minified('src/peer/room/refusals.ts')),
+  }
+  const classes = Object.entries(library).filter(
+    ([, value]) => typeof value === 'function' && value.prototype instanceof Error,
+  )
+  expect(classes.length).toBeGreaterThan(8)
+  for (const [name] of classes) {
+    expect(new members[name]('config.invalid', 'x').name).toBe(name)
+  }
 })
