@@ -40,7 +40,7 @@ const downloadOptions: OptionNames<DownloadOptions> = {
   store: true,
   retries: true,
   retryDelayMs: true,
-  signal: 'object',
+  signal: 'signal',
 }
 
 /** What is known of a file whose parts lie in the store. */

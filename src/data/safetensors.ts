@@ -1,5 +1,5 @@
 import { clipped, clippedName } from '../util/clipped.ts'
-import { isDetached, isIterable, isRecord, isText, quoted } from '../util/kind-of.ts'
+import { isDetached, isIterable, isPlain, isRecord, isText, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkText } from '../util/options.ts'
 import { asBytes, type OpenFile } from './byte-source.ts'
 import { elementArrays, type SafetensorsDtype } from './elements.ts'
@@ -63,7 +63,7 @@ export function writeSafetensors(
     isNamed,
     'pairs [name, { dtype, shape, data }]',
   )
-  const isMetadata = isRecord(metadata) && Object.values(metadata).every(isText)
+  const isMetadata = isPlain(metadata) && Object.values(metadata).every(isText)
   checkArgument('writeSafetensors', 'metadata', metadata, isMetadata, 'texts by name')
   const names = given.map(([name]) => name)
   const seen = new Set<string>()

@@ -34,7 +34,16 @@ export const isRecord = (value: unknown): value is Record<string, unknown> =>
 
 /** Whether it is an object whose values are its own, by name: no list, date, map, promise or array of numbers. */
 export const isPlain = (value: unknown): value is Record<string, unknown> =>
-  /^\[object (Object|Module)\]$/.test(Object.prototype.toString.call(value))
+  /^(Object|Module)$/.test(tagOf(value))
+
+/** The platform's name of what a value is, the same in every realm. */
+const tagOf = (value: unknown): string => Object.prototype.toString.call(value).slice(8, -1)
+
+/** Whether it is of one of these classes of the platform, of any realm: `instanceof` knows those of this realm alone, none of a frame's. */
+export const isOf = <Name extends 'AbortSignal'>(
+  value: unknown,
+  ...names: Name[]
+): value is InstanceType<(typeof globalThis)[Name]> => names.some((name) => name === tagOf(value))
 
 /** Whether it is a text. */
 export const isText = (value: unknown): value is string => typeof value === 'string'

@@ -21,18 +21,19 @@ export const ofEachKind: Readonly<Record<string, readonly unknown[]>> = {
   function: [() => 0],
   symbol: [Symbol('s')],
   bigint: [10n],
-  object: [{}, { x: 1 }, new Date(0), Float32Array.of(1, 2)],
+  object: [{}, { x: 1 }],
+  instance: [new Date(0), new Map([['x', 1]]), Float32Array.of(1, 2)],
 }
 
 /** Options that take values of several kinds, of one export or of all. */
 export const mixedKinds: Readonly<Record<string, readonly string[]>> = {
-  'DataLoader sampler': ['list', 'object'],
+  'DataLoader sampler': ['list', 'instance'],
   'DistributedDataParallel exact': ['flag', 'object'],
   outputPadding: ['number', 'list'],
   padding: ['number', 'list'],
-  posWeight: ['list', 'object'],
+  posWeight: ['list', 'instance'],
   stride: ['number', 'list'],
-  weight: ['list', 'object'],
+  weight: ['list', 'instance'],
 }
 
 /** Options that the promise of a `Work` or a later call checks. */

@@ -245,7 +245,7 @@ function check(where: string, options: InitProcessGroupOptions): void {
     links: true,
     epoch: 'number',
     onspan: 'function',
-    signal: 'object',
+    signal: 'signal',
   })
   const { links } = options
   const areLinks = links === undefined || links instanceof Map
