@@ -25,7 +25,9 @@ export function kindOf(value: unknown): string {
       ? `${tensor} of ${kindOf(Reflect.get(value, 'data'))}`
       : tensor
   }
-  return `an object with ${clipped(Object.keys(value).join(', ')) || 'no fields'}`
+  return isPlain(value)
+    ? `an object with ${clipped(Object.keys(value).join(', ')) || 'no fields'}`
+    : `an object of class ${clipped(tagOf(value))}`
 }
 
 /** Whether it has values by name. */

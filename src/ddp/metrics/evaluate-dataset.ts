@@ -17,7 +17,7 @@ import { checkModule } from '../../nn/module.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
-import { isRecord, kindOf } from '../../util/kind-of.ts'
+import { isPlain, kindOf } from '../../util/kind-of.ts'
 import { checkArgument, checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { formatShape, type HostDType, tensorType } from '../../util/shape.ts'
 import { DistributedDataParallel } from '../data-parallel/data-parallel.ts'
@@ -204,7 +204,7 @@ function shareOf(count: number, batchSize: number, group: CollectiveGroup | unde
 function checkSums(sums: Record<string, Tensor>): void {
   const refuse = (what: string, got: string, remedy: string) =>
     new TabringError('graph.misuse', `evaluate: ${what}, got ${got}. ${remedy}`)
-  if (!isRecord(sums) || sums instanceof Tensor)
+  if (!isPlain(sums) || sums instanceof Tensor)
     throw refuse(
       'batchSums must return sums by name',
       kindOf(sums),

@@ -5,7 +5,7 @@ import { isEnd } from '../../kernels/transfer/ends.ts'
 import { clipped } from '../../util/clipped.ts'
 import type { PlacedDevice } from '../../util/device.ts'
 import { ArgumentTypeError, messageOf, ShapeError, TabringError } from '../../util/errors.ts'
-import { isRecord, quoted } from '../../util/kind-of.ts'
+import { isPlain, isRecord, quoted } from '../../util/kind-of.ts'
 import { checkArgument, checkRecord } from '../../util/options.ts'
 import { formatShape, type HostDType, type TensorType } from '../../util/shape.ts'
 import { switchValue } from '../../util/switches.ts'
@@ -189,7 +189,7 @@ export function traceStep(
   const named = withTrace(trace, () => {
     const returned = callWith(fn, inputs, trace)
     refusePromise('compile', returned)
-    const isNamed = isRecord(returned) && !(returned instanceof Tensor)
+    const isNamed = isPlain(returned) && !(returned instanceof Tensor)
     checkArgument(
       'compile',
       'fn()',

@@ -21,6 +21,17 @@ const refused = (text: RegExp) =>
 
 const compiled = () => compile(({ x }) => ({ y: x.exp() }), types, { device: 'reference' })
 
+test.each([
+  ['Map', new Map([['y', 1]])],
+  ['Date', new Date(0)],
+  ['Float32Array', x],
+])('compile refuses a function that returns a %s', async (what, returned) => {
+  const program = compile((() => returned) as never, {}, { device: 'reference' })
+  await expect(program).rejects.toThrow(
+    new RegExp(`^compile: fn\\(\\) must be an object of tensors by name.* got .*${what}`),
+  )
+})
+
 const partsOf = () => {
   const model = new Sequential(new Linear(2, 1))
   const optimizer = new SGD(model.parameters())
