@@ -1,5 +1,5 @@
 import { ArgumentTypeError } from '../util/errors.ts'
-import { isDetached, isRecord } from '../util/kind-of.ts'
+import { isDetached, isOf, isRecord } from '../util/kind-of.ts'
 import { checkArgument, checkText } from '../util/options.ts'
 import { addressOf, type FileSource, readFile, unreadable } from './folder.ts'
 
@@ -22,34 +22,32 @@ export interface OpenFile {
 }
 
 const isSource = (source: unknown): boolean =>
-  isRecord(source) && (source instanceof Blob || 'getFile' in source || 'url' in source)
+  isRecord(source) && (isOf(source, Blob, File) || 'getFile' in source || 'url' in source)
 
 const isOpen = (source: ByteSource | OpenFile): source is OpenFile =>
   isRecord(source) && 'sizeBytes' in source && 'read' in source
 
 /** An ArrayBuffer as an array of its bytes; anything else, and one that was transferred away, as it is. errors: a TypeError for a Response. */
 export function asBytes<T>(source: T | ArrayBuffer): T | Uint8Array<ArrayBuffer> {
-  if (source instanceof Response)
+  if (isOf(source, Response))
     throw new ArgumentTypeError(
       'source: expected an address, a file or its bytes, got a Response: await its arrayBuffer().',
     )
-  return source instanceof ArrayBuffer && !isDetached(source)
-    ? new Uint8Array(source)
-    : (source as T)
+  return isOf(source, ArrayBuffer) && !isDetached(source) ? new Uint8Array(source) : (source as T)
 }
 
 /** `name` is for sources without a name. errors: `data.missing` when it cannot be read. */
 export async function openFile(source: ByteSource | OpenFile, name: string): Promise<OpenFile> {
   if (isOpen(source)) return source
   const bytes = asBytes(source)
-  if (bytes instanceof Uint8Array && !isDetached(bytes))
+  if (isOf(bytes, Uint8Array) && !isDetached(bytes))
     return {
       name,
       sizeBytes: bytes.length,
       read: async (begin, end) => bytes.subarray(begin, end),
     }
   checkText('readBytes', 'name', name)
-  const isAddress = typeof bytes === 'string' || bytes instanceof URL
+  const isAddress = typeof bytes === 'string' || isOf(bytes, URL)
   const file = isAddress ? { url: addressOf(name, 'source', bytes).href } : (bytes as FileSource)
   checkArgument(
     name,

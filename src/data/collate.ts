@@ -1,6 +1,6 @@
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { isDetached, isPlain, isTexts, kindOf, quoted } from '../util/kind-of.ts'
+import { isDetached, isOf, isPlain, isTexts, kindOf, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkNumber, checkOptions, checkRecord } from '../util/options.ts'
 import { ownOf } from '../util/own-of.ts'
 import { checkShape, countElements, formatShape, type HostDType, sameShape } from '../util/shape.ts'
@@ -166,8 +166,7 @@ function addRow(
       `${count} elements under ${formatShape(own.shape)}`,
       `${own.data.length} in sample ${row} of the batch`,
     )
-  if (dtype !== 'f32' && !(own.data instanceof arrays[dtype]))
-    requireWhole(field, own.data, dtype, row)
+  if (dtype !== 'f32' && !isOf(own.data, arrays[dtype])) requireWhole(field, own.data, dtype, row)
   data.set(own.data, row * count)
 }
 

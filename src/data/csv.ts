@@ -1,7 +1,7 @@
 import Papa from 'papaparse'
 import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { isText, quoted } from '../util/kind-of.ts'
+import { isOf, isText, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkOptions, checkText } from '../util/options.ts'
 import { readBytes } from './byte-source.ts'
 import {
@@ -224,7 +224,7 @@ export async function readCsv(
   options: CsvOptions = {},
 ): Promise<CsvTable> {
   checkText('readCsv', 'name', name)
-  const isSource = isText(source) || source instanceof Blob
+  const isSource = isText(source) || isOf(source, Blob, File)
   checkArgument('readCsv', 'source', source, isSource, 'a text, a Blob or a File')
   checkCsvOptions(options)
   const isPath =

@@ -1,5 +1,6 @@
 import { clipped } from '../util/clipped.ts'
 import { halfValue } from '../util/half.ts'
+import { isOf } from '../util/kind-of.ts'
 import type { FileNumbers } from './descriptions.ts'
 import { malformed } from './malformed.ts'
 
@@ -77,9 +78,7 @@ export function elementsIn(
   if (!isOrdered) swapBytes(own, width)
   const data = new array(own.buffer, own.byteOffset, own.length / width)
   if (type === 'F16') return Float32Array.from(data as Uint16Array, halfValue)
-  return data instanceof BigInt64Array || data instanceof BigUint64Array
-    ? narrowed(data, where)
-    : data
+  return isOf(data, BigInt64Array, BigUint64Array) ? narrowed(data, where) : data
 }
 
 /** errors: `data.malformed` unless a file, or a part of it, has the bytes of its elements. */
@@ -102,7 +101,7 @@ function narrowed(
   data: BigInt64Array<ArrayBuffer> | BigUint64Array<ArrayBuffer>,
   where: string,
 ): FileNumbers {
-  const isSigned = data instanceof BigInt64Array
+  const isSigned = isOf(data, BigInt64Array)
   const halves = new Int32Array(data.buffer, data.byteOffset, 2 * data.length)
   const out = new (isSigned ? Int32Array : Uint32Array)(data.length)
   for (let i = 0; i < data.length; i++) {

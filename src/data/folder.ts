@@ -1,6 +1,6 @@
 import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError, messageOf } from '../util/errors.ts'
-import { isIterable, isRecord, quoted } from '../util/kind-of.ts'
+import { isIterable, isOf, isRecord, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList } from '../util/options.ts'
 
 /**
@@ -28,7 +28,7 @@ const byPath = (a: FolderFile, b: FolderFile) => (a.path < b.path ? -1 : a.path 
 /** The file's bytes. errors: `data.missing` when it cannot be read, naming its path. */
 export async function readFile({ path, source }: FolderFile): Promise<Blob> {
   try {
-    if (source instanceof Blob) return source
+    if (isOf(source, Blob, File)) return source
     if ('getFile' in source) return await source.getFile()
     const response = await fetch(source.url)
     if (response.ok) return await response.blob()
@@ -48,7 +48,7 @@ export const unreadable = (path: string, thrown: unknown) =>
 
 /** An address, which may be relative to the page's. errors: `config.invalid` for an invalid one. */
 export function addressOf(where: string, name: string, address: string | URL): URL {
-  const isText = typeof address === 'string' || address instanceof URL
+  const isText = typeof address === 'string' || isOf(address, URL)
   const base = globalThis.location?.href
   if (isText && URL.canParse(address, base)) return new URL(address, base)
   throw new DataError(

@@ -1,5 +1,5 @@
 import { DataError } from '../util/errors.ts'
-import { isDetached, isRecord } from '../util/kind-of.ts'
+import { isDetached, isOf, isRecord } from '../util/kind-of.ts'
 import { checkArgument, checkOptions } from '../util/options.ts'
 import { countElements, formatShape } from '../util/shape.ts'
 import type { ByteSource } from './byte-source.ts'
@@ -75,7 +75,7 @@ export class IdxDataset implements Dataset<IdxSample> {
 function rowOf({ shape, data }: FileArray, transform: IdxDatasetOptions['transform']): Row {
   const rowShape = shape.slice(1)
   const count = countElements(rowShape)
-  if (data instanceof Uint8Array && (rowShape.length === 2 || rowShape.length === 3)) {
+  if (isOf(data, Uint8Array) && (rowShape.length === 2 || rowShape.length === 3)) {
     const [height, width, channels = 1] = rowShape
     const apply = transform ?? toTensor()
     return (index, key) => {
@@ -106,7 +106,7 @@ function requireLabels(images: FileArray, labels: FileArray): void {
   }
   if (images.shape.length === 0) throw refuse('images with a first dimension', 'a single number')
   const { shape, data } = labels
-  if (data instanceof Float32Array || data instanceof Float64Array)
+  if (isOf(data, Float32Array, Float64Array))
     throw refuse('labels that are whole numbers', data.constructor.name)
   if (shape.length !== 1 || shape[0] !== images.shape[0])
     throw refuse(

@@ -1,4 +1,4 @@
-import { quoted } from '../util/kind-of.ts'
+import { isOf, quoted } from '../util/kind-of.ts'
 import { checkArgument } from '../util/options.ts'
 import type { FileFolder } from './file-store.ts'
 
@@ -8,7 +8,7 @@ export async function readPart(
   name: string,
 ): Promise<Blob | undefined> {
   const found: unknown = await folder.read(name)
-  const isFile = found === undefined || found === null || found instanceof Blob
+  const isFile = found === undefined || found === null || isOf(found, Blob, File)
   checkArgument('folder', `what read(${quoted(name)}) gives`, found, isFile, 'a Blob, or undefined')
   return (found as Blob | null) ?? undefined
 }

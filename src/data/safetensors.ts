@@ -1,5 +1,5 @@
 import { clipped, clippedName } from '../util/clipped.ts'
-import { isDetached, isIterable, isPlain, isRecord, isText, quoted } from '../util/kind-of.ts'
+import { isDetached, isIterable, isOf, isPlain, isRecord, isText, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkText } from '../util/options.ts'
 import { asBytes, type OpenFile } from './byte-source.ts'
 import { elementArrays, type SafetensorsDtype } from './elements.ts'
@@ -87,7 +87,7 @@ export function writeSafetensors(
         'Correct it.',
       )
     const isShape = shape.every(isSize) && elementsOf(shape) === data.length
-    if (!(data instanceof elementArrays[dtype]) || !isShape)
+    if (!isOf(data, elementArrays[dtype]) || !isShape)
       throw malformed(
         `writeSafetensors: "${clipped(name)}"`,
         `${elementsOf(shape)} elements of ${dtype} for [${shape}]`,
@@ -235,7 +235,7 @@ export function readSafetensors(
   checkText('readSafetensors', 'name', name)
   const where = clippedName(name)
   const file = asBytes(source)
-  const areBytes = file instanceof Uint8Array && !isDetached(file)
+  const areBytes = isOf(file, Uint8Array) && !isDetached(file)
   checkArgument(where, 'source', file, areBytes, 'its bytes, a Uint8Array or an ArrayBuffer')
   const data = file.subarray(dataBegin(file, file.length, where))
   const header = file.subarray(lengthBytes, file.length - data.length)

@@ -1,5 +1,5 @@
 import { ShapeError } from '../util/errors.ts'
-import { countOf, kindOf } from '../util/kind-of.ts'
+import { countOf, isOf, kindOf } from '../util/kind-of.ts'
 import { checkArgument, checkNumber, checkRecord } from '../util/options.ts'
 import { RandomStream } from '../util/random.ts'
 import {
@@ -64,20 +64,15 @@ export const isHostTensor = (value: unknown): value is HostTensor =>
   'shape' in value &&
   Array.isArray(value.shape) &&
   'data' in value &&
-  (value.data instanceof Float32Array ||
-    value.data instanceof Int32Array ||
-    value.data instanceof Uint32Array)
+  isOf(value.data, Float32Array, Int32Array, Uint32Array)
 
 export const isNumberArray = (value: unknown): value is NumberArray =>
-  ArrayBuffer.isView(value) &&
-  !(value instanceof DataView) &&
-  !(value instanceof BigInt64Array) &&
-  !(value instanceof BigUint64Array)
+  ArrayBuffer.isView(value) && !isOf(value, DataView, BigInt64Array, BigUint64Array)
 
 /** The type in a batch of elements that are in this array: other floats become f32 and smaller whole numbers i32. */
 export const dtypeOf = (data: NumberArray): HostDType => {
-  if (data instanceof Uint32Array) return 'u32'
-  return data instanceof Float32Array || data instanceof Float64Array ? 'f32' : 'i32'
+  if (isOf(data, Uint32Array)) return 'u32'
+  return isOf(data, Float32Array, Float64Array) ? 'f32' : 'i32'
 }
 
 /** Returns a tensor on the host. errors: `shape.mismatch` if the shape does not match the number of elements. */

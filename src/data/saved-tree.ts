@@ -1,6 +1,6 @@
 import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { isDetached, kindOf, quoted } from '../util/kind-of.ts'
+import { isDetached, isLiteral, isOf, kindOf, quoted } from '../util/kind-of.ts'
 import { checkArgument } from '../util/options.ts'
 import type { SafetensorsDtype } from './elements.ts'
 import { readSafetensors, type SafeTensor, writeSafetensors } from './safetensors.ts'
@@ -50,7 +50,7 @@ const dtypes: readonly [new (length: number) => SavedArray, SafetensorsDtype][] 
 ]
 
 const dtypeOf = (value: unknown): SafetensorsDtype | undefined =>
-  isDetached(value) ? undefined : dtypes.find(([array]) => value instanceof array)?.[1]
+  isDetached(value) ? undefined : dtypes.find(([array]) => isOf(value, array))?.[1]
 
 const isTensor = (value: object): value is SavedTensor =>
   'shape' in value &&
@@ -96,8 +96,7 @@ export function save(state: SavedState, ...rest: []): Uint8Array<ArrayBuffer> {
     }
     if (isTensor(value)) return { $tensor: add(path, value.shape, value.data) }
     if (Array.isArray(value)) return value.map((item, i) => encode(item, [...path, String(i)]))
-    const prototype = Object.getPrototypeOf(value)
-    if (prototype !== Object.prototype && prototype !== null) {
+    if (!isLiteral(value)) {
       const own = `a ${value.constructor?.name ?? 'class instance'}`
       throw refuse(path, 'a plain object', isDetached(value) ? kindOf(value) : own)
     }

@@ -1,5 +1,5 @@
 import { DataError } from '../util/errors.ts'
-import { isDetached, isIterable, isText, quoted } from '../util/kind-of.ts'
+import { isDetached, isIterable, isOf, isText, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkOptions, checkText } from '../util/options.ts'
 import { requireIndex } from './datasets.ts'
 import type { DatasetDescription, HostTensor } from './descriptions.ts'
@@ -19,7 +19,7 @@ export const unknownToken = (where: string, token: number, vocabularySize: numbe
     `${where}: expected a known token from 0 to ${vocabularySize - 1}, got ${quoted(token)}. Decode with the tokenizer that encoded the text.`,
   )
 
-const isTokens = (tokens: Int32Array): boolean => tokens instanceof Int32Array
+const isTokens = (tokens: Int32Array): boolean => isOf(tokens, Int32Array)
 
 /** A tokenizer with one token per character (Unicode code point). */
 export class CharTokenizer implements Tokenizer {

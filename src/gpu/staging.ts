@@ -1,3 +1,4 @@
+import { isOf } from '../util/kind-of.ts'
 import type { Gpu } from './device.ts'
 import { bufferUsage, mapMode } from './usage.ts'
 
@@ -34,7 +35,7 @@ export class StagedTensor {
     this.shape = shape
     this.array = data.constructor as new (count: number) => StageableArray
     this.length = data.length
-    const isWhole = !(data instanceof Float32Array) || data.every(Number.isInteger)
+    const isWhole = !isOf(data, Float32Array) || data.every(Number.isInteger)
     this.elements = isWhole || shape.length < 2 ? data.slice() : undefined
     this.#buffer = buffer
     this.#giveBack = giveBack

@@ -3,6 +3,7 @@ import { type HookHandle, hookGradients } from '../graph/trace/gradient-hooks.ts
 import { aliasOf, Tensor } from '../graph/trace/tensor.ts'
 import { activeTrace, type Trace } from '../graph/trace/trace.ts'
 import { TabringError } from '../util/errors.ts'
+import { isLiteral } from '../util/kind-of.ts'
 import { checkArgument } from '../util/options.ts'
 import type { Module } from './module.ts'
 import { keepCleared } from './packed-sequence.ts'
@@ -135,7 +136,7 @@ class Boundary {
   }
 
   leave(output: unknown): unknown {
-    const isRecord = isPlainRecord(output)
+    const isRecord = isLiteral(output)
     const names = isRecord ? Object.keys(output) : []
     const list = isRecord ? Object.values(output) : Array.isArray(output) ? output : [output]
     const outputs = new Crossing(list)
@@ -202,7 +203,7 @@ class Crossing {
 
   #pass(trace: Trace, value: unknown, depth: number): unknown {
     if (value instanceof Tensor) return this.#passTensor(trace, value)
-    const items = Array.isArray(value) ? value : isPlainRecord(value) ? Object.values(value) : []
+    const items = Array.isArray(value) ? value : isLiteral(value) ? Object.values(value) : []
     if (items.length === 0 || depth === deepestNesting) return value
     const before = this.aliases.length
     const passed = items.map((item) => this.#pass(trace, item, depth + 1))
@@ -235,6 +236,3 @@ class Crossing {
 }
 
 const isFloat = ({ dtype }: Tensor): boolean => dtype === 'f32' || dtype === 'f16'
-
-const isPlainRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype

@@ -1,5 +1,6 @@
 import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
+import { isLiteral, isOf } from '../util/kind-of.ts'
 import { checkText } from '../util/options.ts'
 
 /** A name in camelCase: it begins with a small letter and has neither underscores nor two capitals in a row. */
@@ -44,8 +45,6 @@ export function itemsWithin<T>(
 }
 
 function itemsOf(value: unknown): unknown[] {
-  if (Array.isArray(value) || value instanceof Map || value instanceof Set)
-    return [...value.values()]
-  if (typeof value !== 'object' || value === null) return []
-  return Object.getPrototypeOf(value) === Object.prototype ? Object.values(value) : []
+  if (Array.isArray(value) || isOf(value, Map, Set)) return [...value.values()]
+  return isLiteral(value) ? Object.values(value) : []
 }

@@ -9,7 +9,7 @@ import type { Holding } from '../graph/trace/value.ts'
 import { clipped } from '../util/clipped.ts'
 import { type DeviceSpec, placedDevice } from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
-import { isIterable, isSameList, quoted } from '../util/kind-of.ts'
+import { isIterable, isOf, isSameList, quoted } from '../util/kind-of.ts'
 import {
   checkArgument,
   checkChoice,
@@ -514,7 +514,7 @@ type Walked = [
 ]
 
 const containerName = (value: unknown): string =>
-  Array.isArray(value) ? 'array' : value instanceof Set ? 'set' : 'object'
+  Array.isArray(value) ? 'array' : isOf(value, Set) ? 'set' : 'object'
 
 const layerOf = (key: string): string => key.slice(0, key.lastIndexOf('.') + 1)
 

@@ -3,7 +3,7 @@ import { unpackHalves } from '../kernels/half.ts'
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { isWhole } from '../util/is-whole.ts'
-import { isPlain, quoted } from '../util/kind-of.ts'
+import { isOf, isPlain, quoted } from '../util/kind-of.ts'
 import { countElements, formatShape, type Shape } from '../util/shape.ts'
 
 /** Input of `loadStateDict`: entries of a state dict, or tensors from `readSafetensors`. */
@@ -39,7 +39,7 @@ export function requireTensors(keys: Iterable<string>, state: unknown): void {
     const { shape, data } = (Reflect.get(state, key) ?? {}) as Partial<LoadableTensor>
     if (!Array.isArray(shape) || shape.length > maxDims || !shape.every(isWhole))
       throw refuse(`a shape of whole numbers for "${clipped(key)}"`, shape)
-    if (!ArrayBuffer.isView(data) || data instanceof DataView)
+    if (!ArrayBuffer.isView(data) || isOf(data, DataView))
       throw refuse(`a typed array for "${clipped(key)}"`, data)
     const count = countElements(shape)
     if (data.length !== count)
@@ -59,18 +59,17 @@ export function stateValues(
   { data, dtype }: LoadableTensor,
   target: 'f32' | 'i32',
 ): StoredData {
-  const numbers =
-    data instanceof BigInt64Array || data instanceof BigUint64Array
-      ? Float64Array.from(data, Number)
-      : data instanceof Uint16Array
-        ? wordsAs(dtype, data)
-        : data
+  const numbers = isOf(data, BigInt64Array, BigUint64Array)
+    ? Float64Array.from(data, Number)
+    : isOf(data, Uint16Array)
+      ? wordsAs(dtype, data)
+      : data
   const isFloat = target === 'f32'
   const isTooLarge = (value: number) =>
     isFloat
       ? Number.isFinite(value) && !Number.isFinite(Math.fround(value))
       : Math.trunc(value) !== (value | 0)
-  const tooLarge = isFloat && !(data instanceof Float64Array) ? undefined : numbers.find(isTooLarge)
+  const tooLarge = isFloat && !isOf(data, Float64Array) ? undefined : numbers.find(isTooLarge)
   if (tooLarge !== undefined)
     throw new DataError(
       'data.malformed',

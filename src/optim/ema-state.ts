@@ -2,7 +2,7 @@ import type { Parameter } from '../graph/trace/parameter.ts'
 import type { StoredTensor } from '../graph/trace/stored-tensor.ts'
 import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
-import { isRecord, quoted } from '../util/kind-of.ts'
+import { isOf, isRecord, quoted } from '../util/kind-of.ts'
 import { countElements, formatShape, type Shape, sameShape } from '../util/shape.ts'
 
 type Floats = Float32Array<ArrayBuffer>
@@ -55,7 +55,7 @@ export function averagesByIndex(
     const { stateShape, name } = tensor
     const { shape, data } = isRecord(entry) ? entry : {}
     const isShape = Array.isArray(shape) && shape.every(Number.isInteger)
-    if (!isShape || !(data instanceof Float32Array))
+    if (!isShape || !isOf(data, Float32Array))
       throw malformed(
         `average ${index} must be { shape, data: Float32Array }, got ${quoted(entry)}.`,
       )

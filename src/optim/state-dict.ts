@@ -1,7 +1,7 @@
 import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
 import { isWhole } from '../util/is-whole.ts'
-import { isPlain, isRecord, quoted } from '../util/kind-of.ts'
+import { isOf, isPlain, isRecord, quoted } from '../util/kind-of.ts'
 import type { Shape } from '../util/shape.ts'
 import { formatShape } from '../util/shape.ts'
 
@@ -101,7 +101,7 @@ export function requireState(
 }
 
 const isTensor = (value: unknown): value is StateTensor =>
-  isRecord(value) && Array.isArray(value['shape']) && value['data'] instanceof Float32Array
+  isRecord(value) && Array.isArray(value['shape']) && isOf(value['data'], Float32Array)
 
 /** weightDecay -> weight_decay */
 export const toSnake = (name: string): string =>

@@ -12,12 +12,12 @@ export function kindOf(value: unknown): string {
   if (typeof value === 'bigint') return `the bigint ${clipped(`${value}n`)}`
   if (typeof value !== 'object')
     return typeof value === 'function' ? 'a function' : clipped(String(value))
-  if (value instanceof ArrayBuffer)
+  if (isOf(value, ArrayBuffer))
     return isDetached(value)
       ? 'an ArrayBuffer that was transferred away'
       : `an ArrayBuffer of ${value.byteLength} bytes`
-  if (value instanceof Promise) return 'a promise, which lacks an await'
-  if (value instanceof URL) return `the URL ${clipped(value.href)}`
+  if (isOf(value, Promise)) return 'a promise, which lacks an await'
+  if (isOf(value, URL)) return `the URL ${clipped(value.href)}`
   if ('shape' in value && isShort(value.shape)) {
     const tensor = `a tensor [${value.shape.join(', ')}]`
     // A parameter inherits a name for it, to refuse what is set.
@@ -38,14 +38,21 @@ export const isRecord = (value: unknown): value is Record<string, unknown> =>
 export const isPlain = (value: unknown): value is Record<string, unknown> =>
   /^(Object|Module)$/.test(tagOf(value))
 
+/** Whether it is what a literal makes, in any realm: an object of no class. */
+export function isLiteral(value: unknown): value is Record<string, unknown> {
+  if (!isRecord(value)) return false
+  const prototype: unknown = Object.getPrototypeOf(value)
+  return prototype === null || Object.getPrototypeOf(prototype) === null
+}
+
 /** The platform's name of what a value is, the same in every realm. */
 const tagOf = (value: unknown): string => Object.prototype.toString.call(value).slice(8, -1)
 
 /** Whether it is of one of these classes of the platform, of any realm: `instanceof` knows those of this realm alone, none of a frame's. */
-export const isOf = <Name extends 'AbortSignal'>(
+export const isOf = <Classes extends (abstract new (...args: never[]) => unknown)[]>(
   value: unknown,
-  ...names: Name[]
-): value is InstanceType<(typeof globalThis)[Name]> => names.some((name) => name === tagOf(value))
+  ...classes: Classes
+): value is InstanceType<Classes[number]> => classes.some(({ name }) => name === tagOf(value))
 
 /** Whether it is a text. */
 export const isText = (value: unknown): value is string => typeof value === 'string'
@@ -72,7 +79,7 @@ export const countOf = (array: { readonly length: number }): string =>
 /** Whether it is a buffer, or an array of one, that was transferred away, as to a worker: the platform throws where it is read. */
 export function isDetached(value: unknown): boolean {
   const buffer = ArrayBuffer.isView(value) ? value.buffer : value
-  if (!(buffer instanceof ArrayBuffer) || buffer.byteLength > 0) return false
+  if (!isOf(buffer, ArrayBuffer) || buffer.byteLength > 0) return false
   try {
     // ArrayBuffer.detached is not on every platform.
     new Uint8Array(buffer)

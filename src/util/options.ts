@@ -11,7 +11,7 @@ const kinds = {
   text: ['string', 'a text'],
   list: [Array.isArray, 'a list'],
   object: [isPlain, 'an object with values by name'],
-  signal: [(value: unknown) => isOf(value, 'AbortSignal'), 'an AbortSignal'],
+  signal: [(value: unknown) => isOf(value, AbortSignal), 'an AbortSignal'],
   size: [(value: number) => isCount(value), 'a whole number above 0'],
   group: [(value: unknown) => isRecord(value) && 'takeSequence' in value, 'a group'],
 } as const satisfies Record<string, readonly [string | ((value: never) => boolean), string]>

@@ -1,5 +1,6 @@
 import { clippedName } from '../../util/clipped.ts'
 import { DataError, messageOf } from '../../util/errors.ts'
+import { isOf } from '../../util/kind-of.ts'
 import { checkArgument, checkText } from '../../util/options.ts'
 import { foreignFile } from '../foreign.ts'
 import { forgetOrientation } from './orientation.ts'
@@ -18,7 +19,7 @@ import { decodePng, isPng, refusePngBomb } from './png.ts'
 export async function decodeImage(blob: Blob, name: string): Promise<PixelImage> {
   checkText('decodeImage', 'name', name)
   const file = clippedName(name)
-  checkArgument('decodeImage', 'blob', blob, blob instanceof Blob, 'a Blob or File')
+  checkArgument('decodeImage', 'blob', blob, isOf(blob, Blob, File), 'a Blob or File')
   const bytes = await bytesOf(blob, file)
   if (isPng(bytes)) {
     await refusePngBomb(bytes, file)

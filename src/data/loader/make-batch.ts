@@ -1,5 +1,6 @@
 import { isErrorCode } from '../../util/error-codes.ts'
 import { DataError, type ErrorCode, messageOf } from '../../util/errors.ts'
+import { isOf } from '../../util/kind-of.ts'
 import { type FieldDTypes, Stack } from '../collate.ts'
 import type { Dataset, Sample } from '../samples.ts'
 
@@ -34,7 +35,7 @@ export async function makeBatch<S, B>(
     let sample: S
     try {
       const made = dataset.get(index, { seed, epoch, index })
-      sample = made instanceof Promise ? await made : made
+      sample = isOf(made, Promise) ? await made : made
     } catch (thrown) {
       throw named(`${where}sample ${index}`, thrown)
     }

@@ -1,3 +1,4 @@
+import { isLiteral, isOf } from '../../util/kind-of.ts'
 /**
  * Returns `value` with every typed array on a buffer that holds nothing else, and those buffers, to be handed over to another thread.
  *
@@ -6,10 +7,10 @@
 export function wholeBuffers(value: unknown): { value: unknown; buffers: ArrayBuffer[] } {
   const buffers = new Set<ArrayBuffer>()
   const walk = (part: unknown): unknown => {
-    if (ArrayBuffer.isView(part) && !(part instanceof DataView)) {
+    if (ArrayBuffer.isView(part) && !isOf(part, DataView)) {
       const view = part as Uint8Array
       const isWhole =
-        view.buffer instanceof ArrayBuffer &&
+        isOf(view.buffer, ArrayBuffer) &&
         view.byteLength === view.buffer.byteLength &&
         !buffers.has(view.buffer)
       const whole = isWhole ? view : view.slice()
@@ -17,11 +18,7 @@ export function wholeBuffers(value: unknown): { value: unknown; buffers: ArrayBu
       return whole
     }
     if (Array.isArray(part)) return part.map(walk)
-    if (
-      part !== null &&
-      typeof part === 'object' &&
-      Object.getPrototypeOf(part) === Object.prototype
-    )
+    if (isLiteral(part))
       return Object.fromEntries(Object.entries(part).map(([key, inner]) => [key, walk(inner)]))
     return part
   }

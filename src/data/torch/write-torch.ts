@@ -1,6 +1,6 @@
 import { clipped, clippedName } from '../../util/clipped.ts'
 import { DataError } from '../../util/errors.ts'
-import { isDetached, isRecord, quoted } from '../../util/kind-of.ts'
+import { isDetached, isLiteral, isOf, isRecord, quoted } from '../../util/kind-of.ts'
 import { elementArrays, type SafetensorsDtype } from '../elements.ts'
 import { writeZip } from '../zip.ts'
 import { maxDepth, type TorchValue } from './read-torch.ts'
@@ -48,10 +48,10 @@ const isTensor = (value: object): value is Tensor =>
   'data' in value && ArrayBuffer.isView(value.data) && 'shape' in value
 
 const dtypeOf = (data: ArrayBufferView) =>
-  data instanceof Uint16Array
+  isOf(data, Uint16Array)
     ? 'U16'
-    : (Object.keys(elementArrays) as SafetensorsDtype[]).find(
-        (dtype) => data instanceof elementArrays[dtype],
+    : (Object.keys(elementArrays) as SafetensorsDtype[]).find((dtype) =>
+        isOf(data, elementArrays[dtype]),
       )
 
 /** A pickle in the making, of protocol 2 and of those opcodes that PyTorch's restricted reader knows. */
@@ -83,7 +83,7 @@ class Pickle {
     else if (typeof value === 'number') this.#add('G', 8, (view) => view.setFloat64(0, value))
     else if (typeof value !== 'object')
       throw refuse(path, 'a plain value or a tensor', quoted(value))
-    else if (value instanceof Uint8Array && !isDetached(value)) this.#encoded(value)
+    else if (isOf(value, Uint8Array) && !isDetached(value)) this.#encoded(value)
     else if (Array.isArray(value)) this.#list(value, path)
     else if (isTensor(value)) this.#tensor(value, path)
     else this.#dict(value, path)
@@ -96,9 +96,7 @@ class Pickle {
   }
 
   #dict(record: object, path: readonly string[]): void {
-    const prototype = Object.getPrototypeOf(record)
-    if (prototype !== Object.prototype && prototype !== null)
-      throw refuse(path, 'a plain object', quoted(record))
+    if (!isLiteral(record)) throw refuse(path, 'a plain object', quoted(record))
     this.#op('}(')
     const entries = Object.entries(record).filter(([, item]) => item !== undefined)
     const isByNumber = entries.every(
@@ -119,7 +117,7 @@ class Pickle {
       throw refuse(path, `a dtype among ${[...storageNames.keys()].join(' ')}`, quoted(dtype))
     if (!isSizes(shape)) throw refuse(path, 'a shape of whole numbers', quoted(shape))
     const length = shape.reduce((product, dim) => product * dim, 1)
-    if (!(data instanceof elementArrays[dtype]) || data.length !== length || isDetached(data))
+    if (!isOf(data, elementArrays[dtype]) || data.length !== length || isDetached(data))
       throw refuse(path, `${length} elements of ${dtype} for [${shape}]`, quoted(data))
     const key = this.storages.get(data) ?? this.storages.size
     this.storages.set(data, key)

@@ -4,6 +4,7 @@ import { readStateDict } from '../../data/torch/state-dict.ts'
 import { writeTorch } from '../../data/torch/write-torch.ts'
 import type { LoadOptions, LoadResult, Module, StateDict } from '../../nn/module.ts'
 import { checkModule } from '../../nn/module.ts'
+import { isOf } from '../../util/kind-of.ts'
 import { checkArgument, checkChoice, checkOptions, checkRecord } from '../../util/options.ts'
 
 const formats = ['safetensors', 'pt'] as const
@@ -66,7 +67,7 @@ export function writeStateDict(
 
 /** PyTorch's whole numbers are 64 bits wide. */
 const tensorOf = ({ shape, data }: StateDict[string]): SafeTensor =>
-  data instanceof Int32Array
+  isOf(data, Int32Array)
     ? { dtype: 'I64', shape, data: BigInt64Array.from(data, BigInt) }
     : { dtype: 'F32', shape, data }
 

@@ -4,7 +4,7 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { PeerError } from '../../util/errors.ts'
 import { firstDifference } from '../../util/first-difference.ts'
-import { isTexts } from '../../util/kind-of.ts'
+import { isOf, isTexts } from '../../util/kind-of.ts'
 import { formatShape } from '../../util/shape.ts'
 
 /** Copies rank 0's contents of the tensors to all ranks, as one message. errors: the group's. */
@@ -19,7 +19,7 @@ export async function broadcastTensors(
   let start = 0
   for (const tensor of tensors) {
     const data = await tensor.read()
-    if (data instanceof Int32Array) bits.set(data, start)
+    if (isOf(data, Int32Array)) bits.set(data, start)
     else packed.set(data, start)
     start += tensor.count
   }

@@ -1,3 +1,4 @@
+import { isOf } from '../../util/kind-of.ts'
 import type { RingExchange } from './ring-exchange.ts'
 
 /** Returns `fn()`; runs that belong to it exchange nothing: see `DistributedDataParallel.noSync`. */
@@ -15,7 +16,7 @@ export function withoutSync<R>(exchange: RingExchange, fn: () => R): R {
   } finally {
     exchange.pausing--
   }
-  if (result instanceof Promise)
+  if (isOf(result, Promise))
     return whenTaken(result.finally(leave), () => {
       pause.isAwaited = true
     }) as R

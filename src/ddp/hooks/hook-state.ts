@@ -2,7 +2,7 @@ import type { Parameter } from '../../graph/trace/parameter.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { clipped } from '../../util/clipped.ts'
 import { DataError, TabringError } from '../../util/errors.ts'
-import { isRecord } from '../../util/kind-of.ts'
+import { isOf, isRecord } from '../../util/kind-of.ts'
 import { checkArgument, isCount } from '../../util/options.ts'
 import { GradBucket } from './grad-bucket.ts'
 
@@ -71,7 +71,7 @@ export abstract class HookState {
       isRecord(state) &&
       isCount(state.worldSize) &&
       isRecord(state.errors) &&
-      Object.values(state.errors).every((own) => own instanceof Float32Array)
+      Object.values(state.errors).every((own) => isOf(own, Float32Array))
     if (!isState) throw this.#foreign()
     if (this.#model) return this.#loading(state, this.#model)
     if (!this.ownLoading(state, [])) throw this.#foreign()

@@ -1,5 +1,5 @@
 import type { Parameter } from '../../graph/trace/parameter.ts'
-import { isRecord } from '../../util/kind-of.ts'
+import { isOf, isRecord } from '../../util/kind-of.ts'
 import { checkFlag, checkNumber, checkOptions, isCount, isNotNegative } from '../../util/options.ts'
 import { uniform } from '../../util/random.ts'
 import type { CommHook } from './comm-hooks.ts'
@@ -96,7 +96,7 @@ export class PowerSgdState extends HookState {
       typeof iter === 'number' &&
       isWhole(iter) &&
       isRecord(factors) &&
-      Object.values(factors).every((factor) => factor instanceof Float32Array)
+      Object.values(factors).every((factor) => isOf(factor, Float32Array))
     if (!isOwn) return undefined
     const own = parameters.flatMap((parameter, place) =>
       factors[place] ? [[parameter, factors[place].slice()] as const] : [],

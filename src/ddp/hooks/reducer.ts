@@ -7,7 +7,7 @@ import type { CollectiveOptions } from '../../peer/collective/collectives.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { TabringError } from '../../util/errors.ts'
-import { isTexts, kindOf } from '../../util/kind-of.ts'
+import { isOf, isTexts, kindOf } from '../../util/kind-of.ts'
 import { keys } from './collective-keys.ts'
 import { GradBucket } from './grad-bucket.ts'
 
@@ -114,9 +114,10 @@ export const hookReducer =
       onstarted,
     })
     const reduced = await hook(own)
-    if (!(reduced instanceof Float32Array) || reduced.length !== elements) {
-      const got =
-        reduced instanceof Float32Array ? `${reduced.length} elements` : kindOf(reduced as unknown)
+    if (!isOf(reduced, Float32Array) || reduced.length !== elements) {
+      const got = isOf(reduced, Float32Array)
+        ? `${reduced.length} elements`
+        : kindOf(reduced as unknown)
       throw new TabringError(
         'graph.misuse',
         `registerCommHook: the hook must return a Float32Array of the bucket's ${elements} elements, got ${got}. Return an array of the length of bucket.buffer().`,

@@ -17,7 +17,7 @@ import { checkModule } from '../../nn/module.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
-import { isPlain, kindOf } from '../../util/kind-of.ts'
+import { isOf, isPlain, kindOf } from '../../util/kind-of.ts'
 import { checkArgument, checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { formatShape, type HostDType, tensorType } from '../../util/shape.ts'
 import { DistributedDataParallel } from '../data-parallel/data-parallel.ts'
@@ -222,8 +222,8 @@ function checkSums(sums: Record<string, Tensor>): void {
 
 function typesOf(batch: Batch): InputTypes {
   const dtypeOf = (data: unknown): HostDType => {
-    if (data instanceof Int32Array) return 'i32'
-    return data instanceof Uint32Array ? 'u32' : 'f32'
+    if (isOf(data, Int32Array)) return 'i32'
+    return isOf(data, Uint32Array) ? 'u32' : 'f32'
   }
   return Object.fromEntries(
     Object.entries(batch).flatMap(([name, value]) =>

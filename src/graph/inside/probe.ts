@@ -1,3 +1,4 @@
+import { isOf } from '../../util/kind-of.ts'
 import type { HostData } from '../memory/host-values.ts'
 import type { Trace } from '../trace/trace.ts'
 import type { GraphNode, GraphValue } from '../trace/value.ts'
@@ -9,7 +10,7 @@ export type ReadValue = (value: GraphValue) => Promise<HostData>
 export type OnNode = (node: GraphNode, readValue: ReadValue, trace: Trace) => Promise<void>
 
 export const hasNan = (data: HostData): boolean =>
-  data instanceof Float32Array && data.some(Number.isNaN)
+  isOf(data, Float32Array) && data.some(Number.isNaN)
 
 export const isNotFinite = (data: HostData): boolean =>
-  data instanceof Float32Array && data.some((value) => !Number.isFinite(value))
+  isOf(data, Float32Array) && data.some((value) => !Number.isFinite(value))

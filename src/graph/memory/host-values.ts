@@ -1,6 +1,7 @@
 import { roundHalf } from '../../kernels/half.ts'
 import type { HostArray } from '../../kernels/op.ts'
 import { halfBits, halfValue } from '../../util/half.ts'
+import { isOf } from '../../util/kind-of.ts'
 import { bytesOf, countElements, type TensorType } from '../../util/shape.ts'
 
 /** A tensor's contents on the host. */
@@ -21,7 +22,7 @@ export function roundStored(values: HostArray, { dtype }: TensorType): HostArray
 
 /** The contents as references take them: floats as f64. */
 export const toHostArray = (data: HostData): HostArray =>
-  data instanceof Float32Array ? Float64Array.from(data) : data
+  isOf(data, Float32Array) ? Float64Array.from(data) : data
 
 const typedArrays = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }
 

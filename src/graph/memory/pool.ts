@@ -2,6 +2,7 @@ import { download, Readback } from '../../gpu/readback.ts'
 import { bufferUsage } from '../../gpu/usage.ts'
 import { formatDevice, type PlacedDevice, sameHardware } from '../../util/device.ts'
 import { invariant, TabringError } from '../../util/errors.ts'
+import { isOf } from '../../util/kind-of.ts'
 import type { DType } from '../../util/shape.ts'
 import { deviceOf, formatMemory, type Memory } from './memory-device.ts'
 
@@ -153,7 +154,7 @@ export class Pool {
       await this.#readback.into(target)
       return
     }
-    target.set(this.host(0, target.length, target instanceof Int32Array ? 'i32' : 'f32'))
+    target.set(this.host(0, target.length, isOf(target, Int32Array) ? 'i32' : 'f32'))
   }
 
   /** Replaces elements from `start` on, now or when there is memory. */
@@ -164,7 +165,7 @@ export class Pool {
       return
     }
     this.#host ??= new ArrayBuffer(this.elements * 4)
-    this.host(start, data.length, data instanceof Int32Array ? 'i32' : 'f32').set(data)
+    this.host(start, data.length, isOf(data, Int32Array) ? 'i32' : 'f32').set(data)
   }
 
   /** Copies `count` elements of another pool in the same memory. */

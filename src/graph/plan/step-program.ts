@@ -1,7 +1,7 @@
 import { StagedTensor } from '../../gpu/staging.ts'
 import { clipped } from '../../util/clipped.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
-import { isTexts, kindOf } from '../../util/kind-of.ts'
+import { isOf, isTexts, kindOf } from '../../util/kind-of.ts'
 import { checkRecord } from '../../util/options.ts'
 import { ownOf } from '../../util/own-of.ts'
 import {
@@ -177,7 +177,7 @@ function remedyFor(
   }
   const data = dataOf(input as RunInput)
   const [rows = 1] = shape
-  const given = data instanceof array ? data.length / (countElements(shape) / rows) : 0
+  const given = isOf(data, array) ? data.length / (countElements(shape) / rows) : 0
   // The last batch of a data set.
   return given > 0 && given < rows && Number.isInteger(given)
     ? `These are ${given} of ${rows} rows: give DataLoader dropLast: true, or run padBatch(batch, ${rows}) with count: batchSizeOf(batch).`
@@ -216,11 +216,12 @@ export function checkInputs(prepared: Pick<Prepared, 'inputs'>, inputs: RunInput
     const data = dataOf(given)
     const count = countElements(type.shape)
     const array = hostArrays[type.dtype as HostDType]
-    const made = data instanceof StagedTensor ? data.array : data?.constructor
-    if (!data || made !== array || data.length !== count) {
+    const staged = data instanceof StagedTensor && data.array.name
+    const isOne = staged ? staged === array.name : isOf(data, array)
+    if (!data || !isOne || data.length !== count) {
       throw new TabringError(
         'graph.misuse',
-        `run: input "${clipped(name)}" must be a ${array.name} of ${count} elements, got ${data instanceof StagedTensor ? `${made?.name} of ${data.length}` : kindOf(data ?? given)}. ${remedyFor(given, array, type)}`,
+        `run: input "${clipped(name)}" must be a ${array.name} of ${count} elements, got ${staged ? `${staged} of ${data.length}` : kindOf(data ?? given)}. ${remedyFor(given, array, type)}`,
       )
     }
     const { shape } = inputs[name] as { readonly shape?: Shape }

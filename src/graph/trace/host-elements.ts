@@ -1,6 +1,7 @@
 import { cat, split } from '../../kernels/cat/cat.ts'
 import type { HostArray, Op } from '../../kernels/op.ts'
 import { place, view } from '../../kernels/view/view.ts'
+import { isOf } from '../../util/kind-of.ts'
 import { countElements } from '../../util/shape.ts'
 import { type GivenInputs, roundStored, toHostArray } from '../memory/host-values.ts'
 import { callOf, type GraphNode, type GraphValue, nodesBehind, storageOf } from './value.ts'
@@ -33,7 +34,7 @@ export function elementsOf(
   const read = (one: GraphValue): HostArray | undefined => {
     const root = storageOf(one)
     const given = root.leaf?.kind === 'input' ? inputs.get(root.leaf.name) : undefined
-    if (given) return given instanceof Float32Array ? toHostArray(given) : given
+    if (given) return isOf(given, Float32Array) ? toHostArray(given) : given
     return known.get(root)
   }
   for (const node of nodesBehind([value])) {

@@ -1,3 +1,4 @@
+import { isOf } from '../../util/kind-of.ts'
 import { type Shape, tensorType } from '../../util/shape.ts'
 import type { GradientExchange } from './exchange.ts'
 import { type StoredData, StoredTensor } from './stored-tensor.ts'
@@ -14,7 +15,7 @@ export class ModuleBuffer extends StoredTensor {
   exchange: GradientExchange | undefined
 
   constructor(shape: Shape, data: StoredData) {
-    const type = tensorType(shape, data instanceof Int32Array ? 'i32' : 'f32')
+    const type = tensorType(shape, isOf(data, Int32Array) ? 'i32' : 'f32')
     super(type, data)
     this.value = new GraphValue(type, { kind: 'buffer', buffer: this })
   }

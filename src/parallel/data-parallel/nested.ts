@@ -1,18 +1,15 @@
 import { Tensor } from '../../graph/trace/tensor.ts'
 import { clipped } from '../../util/clipped.ts'
 import { ShapeError } from '../../util/errors.ts'
-import { inWords, kindOf, quoted } from '../../util/kind-of.ts'
-
-const isRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype
+import { inWords, isLiteral, isOf, kindOf, quoted } from '../../util/kind-of.ts'
 
 /** `value` with every tensor in it replaced; arrays, maps and plain objects are walked, everything else is kept as it is. */
 export function mapTensors(value: unknown, replace: (tensor: Tensor) => unknown): unknown {
   if (value instanceof Tensor) return replace(value)
   const inside = (item: unknown) => mapTensors(item, replace)
   if (Array.isArray(value)) return value.map(inside)
-  if (value instanceof Map) return new Map([...value].map(([key, item]) => [key, inside(item)]))
-  if (!isRecord(value)) return value
+  if (isOf(value, Map)) return new Map([...value].map(([key, item]) => [key, inside(item)]))
+  if (!isLiteral(value)) return value
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, inside(item)]))
 }
 
@@ -46,13 +43,13 @@ export function zipTensors(
     if (missing !== undefined) throw refuse(`not all replicas returned ${quoted(missing)}`)
     return keys.map((key) => [key, at(maps.map((map) => map.get(key)))] as const)
   }
-  if (values.every((value) => value instanceof Map)) return new Map(keyed(values))
-  if (values.every(isRecord))
+  if (values.every((value) => isOf(value, Map))) return new Map(keyed(values))
+  if (values.every(isLiteral))
     return Object.fromEntries(keyed(values.map((value) => new Map(Object.entries(value)))))
   if (typeof first !== 'object' && typeof first !== 'function') {
     if (values.every((value) => Object.is(value, first))) return first
     throw refuse(`the replicas returned ${clipped(values.map(inWords).join(', '))} in one place`)
   }
   if (values.every((value) => value === null)) return null
-  throw refuse(`a replica returned ${kindOf(values.find((value) => !isRecord(value)) ?? first)}`)
+  throw refuse(`a replica returned ${kindOf(values.find((value) => !isLiteral(value)) ?? first)}`)
 }

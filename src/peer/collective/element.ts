@@ -5,7 +5,7 @@
  */
 import { ArgumentTypeError } from '../../util/errors.ts'
 import { halfBits, halfValue } from '../../util/half.ts'
-import { isDetached, kindOf } from '../../util/kind-of.ts'
+import { isDetached, isOf, kindOf } from '../../util/kind-of.ts'
 import { Float16Bits, type Float16Elements } from './float16-bits.ts'
 
 /** Arrays of the element types that collectives carry. */
@@ -108,11 +108,11 @@ const types: readonly ElementType[] = [
 /** errors: a TypeError for an array of another type, naming `where` and the argument. */
 export function elementTypeOf(array: ElementArray, where: string, name = 'array'): ElementType {
   const at = [Float32Array, Float16Bits, Int32Array, Uint32Array, Uint8Array].findIndex(
-    (type) => array instanceof type,
+    (type) => array instanceof type || isOf(array, type),
   )
   const type = types[at]
   if (type && !isDetached(array)) return type
-  const isUint16 = (array as unknown) instanceof Uint16Array
+  const isUint16 = isOf(array, Uint16Array)
   throw new ArgumentTypeError(
     `${where}: ${name} must be a Float32Array, Float16Array, Int32Array, Uint32Array or Uint8Array, got ${kindOf(array)}${isUint16 ? ', which could hold whole numbers or float16 bits' : ''}. ${isUint16 ? 'Pass whole numbers as Int32Array.from(array), float16 bits as new Float16Bits(array.buffer, array.byteOffset, array.length).' : 'Copy it into one of these.'}`,
   )

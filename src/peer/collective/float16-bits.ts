@@ -1,5 +1,5 @@
 import { halfBits, halfValue } from '../../util/half.ts'
-import { isDetached } from '../../util/kind-of.ts'
+import { isDetached, isOf } from '../../util/kind-of.ts'
 import { checkArgument } from '../../util/options.ts'
 
 /** The part of Float16Array that collectives use; not every platform and not every TypeScript `lib` has the class. */
@@ -20,7 +20,7 @@ export class Float16Bits extends Uint16Array {
   static encode(values: ArrayLike<number>): Float16Bits {
     const isNumbers =
       (Array.isArray(values) && values.every((one) => typeof one === 'number')) ||
-      (ArrayBuffer.isView(values) && !(values instanceof DataView) && !isDetached(values))
+      (ArrayBuffer.isView(values) && !isOf(values, DataView) && !isDetached(values))
     checkArgument('Float16Bits.encode', 'values', values, isNumbers, 'an array of numbers')
     const bits = new Float16Bits(values.length)
     for (let i = 0; i < values.length; i++) bits[i] = halfBits(values[i]!)

@@ -5,7 +5,7 @@
  */
 import type { Env } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
-import { isDetached } from '../../util/kind-of.ts'
+import { isDetached, isOf } from '../../util/kind-of.ts'
 import { checkArgument, checkNumber, checkText, isCount } from '../../util/options.ts'
 import { type AlgorithmChoice, defaultChoice } from '../algorithms/algorithm-choice.ts'
 import { type ChunkRange, chunkRange } from '../algorithms/plan.ts'
@@ -348,7 +348,7 @@ export class CollectiveGroup {
   async allGatherU32(values: Uint32Array, options: CollectiveOptions = {}): Promise<Uint32Array> {
     this.refusing('allGatherU32', options, () => {
       checkCollective('allGatherU32', options)
-      const isArray = values instanceof Uint32Array && !isDetached(values)
+      const isArray = isOf(values, Uint32Array) && !isDetached(values)
       checkArgument('allGatherU32', 'values', values, isArray, 'a Uint32Array')
     })
     const all = new Uint32Array(values.length * this.size)
@@ -366,7 +366,7 @@ export class CollectiveGroup {
   async allGatherBytes(bytes: Uint8Array, options: CollectiveOptions = {}): Promise<Uint8Array[]> {
     this.refusing('allGatherBytes', options, () => {
       checkCollective('allGatherBytes', options)
-      const isArray = bytes instanceof Uint8Array && !isDetached(bytes)
+      const isArray = isOf(bytes, Uint8Array) && !isDetached(bytes)
       checkArgument('allGatherBytes', 'bytes', bytes, isArray, 'a Uint8Array')
     })
     const isCounted = options.sequence === undefined

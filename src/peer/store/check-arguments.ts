@@ -1,6 +1,6 @@
 import { clipped } from '../../util/clipped.ts'
 import { ArgumentTypeError, PeerError, TabringError } from '../../util/errors.ts'
-import { isDetached, quoted } from '../../util/kind-of.ts'
+import { isDetached, isOf, quoted } from '../../util/kind-of.ts'
 import { checkNumber, longestTimeoutMs } from '../../util/options.ts'
 
 /** Checks of a store's arguments: JavaScript knows no types. */
@@ -40,7 +40,7 @@ export function keysOf(keys: readonly string[]): string[] {
 /** The value's bytes, copied: the caller may write into its array later. errors: a TypeError for what has none. */
 export function bytesOf(where: string, value: string | Uint8Array): Uint8Array<ArrayBuffer> {
   if (typeof value === 'string') return new TextEncoder().encode(value)
-  if (value instanceof Uint8Array && !isDetached(value)) return new Uint8Array(value)
+  if (isOf(value, Uint8Array) && !isDetached(value)) return new Uint8Array(value)
   throw new ArgumentTypeError(
     `${where}: the value must be a string or a Uint8Array, got ${quoted(value)}. Convert it, for example with JSON.stringify.`,
   )
