@@ -62,6 +62,28 @@ export function parameterName(value: Callable, at: number): string | undefined {
 const aroundIt =
   /works only inside a function|^env: |no parameter has a gradient|this runtime has no WebGPU|no writable origin private/
 
+/** Other names with which errors may begin: of what was given and is called, or of what an argument stands for. */
+const otherNames: Readonly<Record<string, string>> = {
+  checkpoint: 'exp',
+  dataParallel: 'Linear',
+  parallelApply: 'Linear',
+  'parallel.gather': 'device',
+  'parallel.replicate': 'device',
+  'parallel.scatter': 'device',
+  'Tensor.to': 'device',
+  'Tensor.item': 'ModuleBuffer.item',
+}
+
+/** What is wrong with an error that begins with the name of another function than the one that was called. */
+export function misnamed(name: string, error: unknown): string | undefined {
+  const { message } = error as Error
+  const own = name.slice(name.lastIndexOf('.') + 1)
+  const [begin] = message.split(/[:,]/, 1)
+  return [own, name, otherNames[name]].includes(begin)
+    ? undefined
+    : `${name}: begins with another name: ${message}`
+}
+
 /** Arguments that errors need not name, as `function argument`, by why. */
 export const unnamedArguments: Readonly<Record<string, readonly string[]>> = {
   'stands for the arguments of a function without any': [

@@ -9,6 +9,7 @@ import {
   methodsWithArguments,
   publicMethods,
 } from '../support/api-methods.ts'
+import { misnamed } from '../support/parameter-names.ts'
 
 // As api-arguments.spec.ts, for the methods of the exported classes.
 
@@ -47,7 +48,8 @@ async function complaintsOf(method: Method): Promise<(string | undefined)[]> {
       if (!given.some(Number.isNaN)) complaints.push(nonsenseIn(what, before, object))
       object = make() as typeof object
     } catch (error) {
-      complaints.push(complaint(what, error))
+      const isOfTensor = name.startsWith('Tensor.')
+      complaints.push(complaint(what, error) ?? (isOfTensor ? misnamed(name, error) : undefined))
     }
   }
   return [...complaints, ...(await Promise.all(waiting))].filter(Boolean)

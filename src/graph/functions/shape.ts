@@ -17,7 +17,7 @@ import {
   sameShape,
 } from '../../util/shape.ts'
 import { emit, emitAll, mustBeTensor, type Tensor } from '../trace/tensor.ts'
-import { itemsOf } from '../trace/tensor-arguments.ts'
+import { calledAs, itemsOf } from '../trace/tensor-arguments.ts'
 
 /**
  * Returns x with another shape, as Tensor.reshape. Functions that move elements are named as in torch; results are contiguous. Ranges and
@@ -136,10 +136,12 @@ export function repeat(x: Tensor, sizes: readonly number[]): Tensor {
       `repeat: sizes must have a whole number for each dimension of ${formatShape(x.shape)}, got ${formatShape(sizes)}. Use 1 for dimensions that do not change.`,
   )
   const own = [...sizes.map(() => 1), ...x.shape].slice(-sizes.length)
-  return x
-    .reshape(own.flatMap((size) => [1, size]))
-    .expand(own.flatMap((size, axis) => [sizes[axis], size]))
-    .reshape(own.map((size, axis) => size * sizes[axis]))
+  return calledAs('repeat', ['expand', 'reshape'], () =>
+    x
+      .reshape(own.flatMap((size) => [1, size]))
+      .expand(own.flatMap((size, axis) => [sizes[axis], size]))
+      .reshape(own.map((size, axis) => size * sizes[axis])),
+  )
 }
 
 /**
@@ -180,11 +182,11 @@ export const cumsum = (x: Tensor, dim: number): Tensor =>
 
 /** Returns the lower triangle of the last two axes, with `diagonal` diagonals above the main one; 0 elsewhere. */
 export const tril = (x: Tensor, diagonal = 0): Tensor =>
-  emit(triangle, [mustBeTensor('tril', { x })], { diagonal, isUpper: false })
+  emit(triangle, [mustBeTensor('tril', { x })], { diagonal, isUpper: false }, 'tril')
 
 /** Returns the upper triangle of the last two axes, without `diagonal` diagonals from the main one up; 0 elsewhere. */
 export const triu = (x: Tensor, diagonal = 0): Tensor =>
-  emit(triangle, [mustBeTensor('triu', { x })], { diagonal, isUpper: true })
+  emit(triangle, [mustBeTensor('triu', { x })], { diagonal, isUpper: true }, 'triu')
 
 /** Returns the elements as another dtype; floats become integers by rounding toward 0. Gradients do not flow through integers. */
 export function cast(x: Tensor, dtype: DType): Tensor {

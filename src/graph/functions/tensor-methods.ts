@@ -1,5 +1,6 @@
 import { type HookHandle, registerHook } from '../trace/gradient-hooks.ts'
 import { elementwise, type Operand, Tensor } from '../trace/tensor.ts'
+import { calledAs } from '../trace/tensor-arguments.ts'
 import { gather, indexSelect, scatterAdd } from './index-ops.ts'
 import { bmm, dot, outer } from './matmul.ts'
 import { logsumexp, norm, std, type VarianceOptions, variance } from './reductions.ts'
@@ -31,7 +32,8 @@ const methods = {
   registerHook,
   where: (x: Tensor, condition: Tensor, other: Operand) =>
     elementwise('where', { condition, x, other }),
-  view: (x: Tensor, ...shape: (number | readonly number[])[]) => x.reshape(shape.flat()),
+  view: (x: Tensor, ...shape: (number | readonly number[])[]) =>
+    calledAs('view', 'reshape', () => x.reshape(shape.flat())),
 }
 
 declare module '../trace/tensor.ts' {

@@ -158,11 +158,13 @@ export abstract class Tensor {
   }
   /** Clamps the elements to the given bounds. */
   clamp(min?: number, max?: number): Tensor {
-    if (min === undefined)
-      return max === undefined ? this : elementwise('clampMax', { self: this, max })
-    return max === undefined
-      ? elementwise('clampMin', { self: this, min })
-      : elementwise('clamp', { self: this, min, max })
+    if (min === undefined && max === undefined) return this
+    return calledAs('clamp', ['clampMin', 'clampMax'], () => {
+      if (min === undefined) return elementwise('clampMax', { self: this, max: max! })
+      return max === undefined
+        ? elementwise('clampMin', { self: this, min })
+        : elementwise('clamp', { self: this, min, max })
+    })
   }
   /** Returns the smaller of the two; equal elements share the gradient. */
   minimum(other: Operand): Tensor {
@@ -314,27 +316,27 @@ export abstract class Tensor {
 
   /** Joins dimensions from `start` to `end` (inclusive) into one; a scalar becomes one element. */
   flatten(start = 0, end = -1): Tensor {
-    return this.reshape(flattened(this.shape, start, end))
+    return calledAs('flatten', 'reshape', () => this.reshape(flattened(this.shape, start, end)))
   }
 
   /** Reorders axes: axis n of the result is axis `axes[n]` of this. cost: a copy, unless a matmul can read it in place. */
   permute(...axes: (number | readonly number[])[]): Tensor {
-    return this.#view(permuted(this.shape, axes.flat()))
+    return this.#view('permute', permuted(this.shape, axes.flat()))
   }
 
   /** Swaps two axes. cost: as permute. */
   transpose(first: number, second: number): Tensor {
-    return this.#view(transposed(this.shape, first, second))
+    return this.#view('transpose', transposed(this.shape, first, second))
   }
 
   /** Repeats axes of size 1 to `shape`, with new leading axes; -1 keeps a size. */
   expand(...shape: (number | readonly number[])[]): Tensor {
-    return this.#view(expanded(this.shape, shape.flat()))
+    return this.#view('expand', expanded(this.shape, shape.flat()))
   }
 
   /** Removes the axis `dim` if its size is 1; by default all such axes. */
   squeeze(dim?: number): Tensor {
-    return this.reshape(squeezed(this.shape, dim))
+    return calledAs('squeeze', 'reshape', () => this.reshape(squeezed(this.shape, dim)))
   }
 
   /** Inserts a new axis of size 1 as axis `dim`. */
@@ -342,7 +344,7 @@ export abstract class Tensor {
     const shape = unsqueezed(this.shape, dim)
     const added = resolveAxis('unsqueeze', 'dim', shape, dim)
     const axes = shape.map((_, axis) => (axis === added ? -1 : axis - Number(axis > added)))
-    return this.#view({
+    return this.#view('unsqueeze', {
       shape,
       axes,
       start: this.shape.map(() => 0),
@@ -352,22 +354,22 @@ export abstract class Tensor {
 
   /** Returns Python's `start:end:step` along one axis; negative ends count from the end. */
   slice(dim: number, start = 0, end = Number.POSITIVE_INFINITY, step = 1): Tensor {
-    return this.#view(sliced(this.shape, dim, start, end, step))
+    return this.#view('slice', sliced(this.shape, dim, start, end, step))
   }
 
   /** Returns `length` elements of one axis from `start`. */
   narrow(dim: number, start: number, length: number): Tensor {
-    return this.#view(narrowed(this.shape, dim, start, length))
+    return this.#view('narrow', narrowed(this.shape, dim, start, length))
   }
 
   /** Returns the tensor at one index of an axis, which the result does not have. */
   select(dim: number, index: number): Tensor {
-    return this.#view(selected(this.shape, dim, index))
+    return this.#view('select', selected(this.shape, dim, index))
   }
 
   /** Reverses the axes `dims`. */
   flip(...dims: (number | readonly number[])[]): Tensor {
-    return this.#view(flipped(this.shape, dims.flat()))
+    return this.#view('flip', flipped(this.shape, dims.flat()))
   }
 
   // --- reductions over `dim` (default: all dimensions), which stays as size 1 with `keepDim` ---
@@ -501,11 +503,11 @@ export abstract class Tensor {
   }
 
   /** A region of this tensor; the same memory where nothing moves. */
-  #view(attrs: ViewAttrs): Tensor {
+  #view(where: string, attrs: ViewAttrs): Tensor {
     const read = regionStrided(attrs, attrs.shape, contiguous(this.shape))
     const isAll = isContiguous(read) && countElements(attrs.shape) === this.count
-    if (!isAll) return emit(view, [this], attrs)
-    const result = this.reshape(attrs.shape)
+    if (!isAll) return emit(view, [this], attrs, where)
+    const result = calledAs(where, 'reshape', () => this.reshape(attrs.shape))
     if (result !== this)
       activeTrace('view').divided.followAs(view as Op, [this.value], attrs, result.value)
     return result
@@ -583,7 +585,7 @@ export function emitAll<A>(
   const { count } = attrs as { readonly count?: ScalarSlot | null }
   if (count) trace.scalars.countsAmong(count, values[0].type.shape[0])
   const movedTo = movedWith(inputs)
-  const made = calledAs(where, op.name, () => trace.emit(op, values, attrs))
+  const made = calledAs(where, [op.name, 'tensorType'], () => trace.emit(op, values, attrs))
   return made.map((value) => new TracedTensor(value, movedTo))
 }
 

@@ -19,7 +19,7 @@ export const triangle: Op<TriangleAttrs> = defineOp<TriangleAttrs>({
     if (x.shape.length < 2 || !Number.isInteger(diagonal)) {
       throw new ShapeError(
         'shape.unsupported',
-        `tril, triu: expected at least 2 dimensions and an integer diagonal, got ${formatShape(x.shape)} and ${quoted(diagonal)}. Reshape the tensor.`,
+        `triangle: expected at least 2 dimensions and an integer diagonal, got ${formatShape(x.shape)} and ${quoted(diagonal)}. Reshape the tensor.`,
       )
     }
     return [x]

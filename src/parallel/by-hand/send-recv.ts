@@ -12,6 +12,7 @@
 import { addBackwardFrom, requiresGradient } from '../../graph/trace/backward.ts'
 import { hookGradients } from '../../graph/trace/gradient-hooks.ts'
 import { mustBeTensor, type Tensor, TracedTensor } from '../../graph/trace/tensor.ts'
+import { calledAs } from '../../graph/trace/tensor-arguments.ts'
 import { activeTrace, type Trace } from '../../graph/trace/trace.ts'
 import type { GraphValue } from '../../graph/trace/value.ts'
 import { constant } from '../../kernels/constant/constant.ts'
@@ -73,7 +74,7 @@ export function recv(shape: Shape, src: number, options: RecvOptions = {}): Tens
   const { requiresGrad = true } = checkOptions('parallel.recv', options, { requiresGrad: 'flag' })
   checkRank('parallel.recv', 'src', src)
   const trace = activeTrace('parallel.recv')
-  const received = incoming(trace, shape, src)
+  const received = calledAs('parallel.recv', 'tensorType', () => incoming(trace, shape, src))
   if (!requiresGrad) return received
   received.requiresGrad_()
   hookGradients([received], ([gradient]) => {

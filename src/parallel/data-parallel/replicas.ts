@@ -1,3 +1,4 @@
+import { calledAs } from '../../graph/trace/tensor-arguments.ts'
 /**
  * The parts of which DataParallel is made; each can be used alone inside a compiled function.
  *
@@ -200,7 +201,7 @@ export function gather(outputs: readonly unknown[], device: DeviceSpec, dim = 0)
     const other = here.find(({ shape }) =>
       shape.some((length, i) => i !== axis && length !== here[0].shape[i]),
     )
-    if (!other) return cat(here, dim)
+    if (!other) return calledAs('gather', 'cat', () => cat(here, dim))
     throw new ShapeError(
       'shape.mismatch',
       `gather: outputs of ${formatShape(here[0].shape)} and ${formatShape(other.shape)} differ in more than axis ${axis}. Pad sequences to the length of the whole batch: padPackedSequence(packed, { totalLength }).`,
