@@ -77,12 +77,12 @@ export function emitElementwise(
       `${fn}: ${Object.keys(named).join(' or ')} must be a Tensor, got only numbers. Compute it in JavaScript.`,
     )
   }
+  mustBeOperands(fn, named)
   if (staysInteger(fn, operands)) {
     const places = args as readonly IntegerArgument[]
     const attrs = { fn: fn as IntegerFunctionName, args: places }
     return emitFollowed(integerMap, inputs, attrs)
   }
-  mustBeOperands(fn, named)
   mustHaveArithmetic(fn, operands)
   const isHalf = inputs.every(({ type }) => type.dtype === 'f16') && !inFloat.has(fn)
   const attrs = { steps: [{ fn, args }], ...(isHalf && { dtype: 'f16' as const }) }

@@ -55,6 +55,16 @@ test.each([
     /^argmax: expected an f32 or i32 tensor.*got u32\[3, 3\].*float/,
   ],
   ['topk of too many', ({ i }) => i.topk(4).values, /^topk: k must be from 0 to .*got k 4/],
+  [
+    'where of integers without a condition',
+    ({ i }) => i.where(undefined as never, i),
+    /^where: condition must be a Tensor/,
+  ],
+  [
+    'where of integers by an array',
+    ({ i }) => tabring.where([1] as never, i, i),
+    /^where: condition must be a Tensor/,
+  ],
   ['add of u32', ({ u }) => u.add(u), /^add: .*u32\[3, 3\], which has no arithmetic.*cast/],
   ['sum of u32', ({ u }) => u.sum(), /^sum: .*u32\[3, 3\].*float\(\)/],
   [
