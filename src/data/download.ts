@@ -1,7 +1,7 @@
 import { sha256 } from '@noble/hashes/sha2.js'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils.js'
 import { DataError, messageOf } from '../util/errors.ts'
-import { quoted } from '../util/kind-of.ts'
+import { isSignal, quoted } from '../util/kind-of.ts'
 import {
   checkArgument,
   checkNumber,
@@ -40,7 +40,7 @@ const downloadOptions: OptionNames<DownloadOptions> = {
   store: true,
   retries: true,
   retryDelayMs: true,
-  signal: 'signal',
+  signal: true,
 }
 
 /** What is known of a file whose parts lie in the store. */
@@ -72,7 +72,8 @@ const hashOf = (text: string) => bytesToHex(sha256(utf8ToBytes(text)))
  * complete file has another checksum (it is discarded); `config.invalid` for an unknown option.
  */
 export async function download(url: string | URL, options: DownloadOptions = {}): Promise<Blob> {
-  checkOptions('download', options, downloadOptions)
+  const { signal } = checkOptions('download', options, downloadOptions)
+  checkArgument('download', 'signal', signal, isSignal(signal), 'an AbortSignal')
   checkNumber('download', 'retries', options.retries, isNotNegative, 'at least 0')
   checkNumber('download', 'retryDelayMs', options.retryDelayMs, isNotNegative, 'at least 0')
   const address = addressOf('download', 'url', url).href

@@ -27,7 +27,7 @@ export function kindOf(value: unknown): string {
   }
   return isPlain(value)
     ? `an object with ${clipped(Object.keys(value).join(', ')) || 'no fields'}`
-    : `an object of class ${clipped(tagOf(value))}`
+    : `a ${clipped(tagOf(value))}`
 }
 
 /** Whether it has values by name. */
@@ -39,11 +39,8 @@ export const isPlain = (value: unknown): value is Record<string, unknown> =>
   /^(Object|Module)$/.test(tagOf(value))
 
 /** Whether it is what a literal makes, in any realm: an object of no class. */
-export function isLiteral(value: unknown): value is Record<string, unknown> {
-  if (!isRecord(value)) return false
-  const prototype: unknown = Object.getPrototypeOf(value)
-  return prototype === null || Object.getPrototypeOf(prototype) === null
-}
+export const isLiteral = (value: unknown): value is Record<string, unknown> =>
+  isRecord(value) && !Object.getPrototypeOf(Object.getPrototypeOf(value) ?? value)
 
 /** The platform's name of what a value is, the same in every realm. */
 const tagOf = (value: unknown): string => Object.prototype.toString.call(value).slice(8, -1)
@@ -53,6 +50,10 @@ export const isOf = <Classes extends (abstract new (...args: never[]) => unknown
   value: unknown,
   ...classes: Classes
 ): value is InstanceType<Classes[number]> => classes.some(({ name }) => name === tagOf(value))
+
+/** Whether it is a signal, or none. */
+export const isSignal = (value: unknown): boolean =>
+  value === undefined || value === null || isOf(value, AbortSignal)
 
 /** Whether it is a text. */
 export const isText = (value: unknown): value is string => typeof value === 'string'

@@ -1,6 +1,6 @@
 import { clipped } from './clipped.ts'
 import { ArgumentTypeError, TabringError } from './errors.ts'
-import { isOf, isPlain, isRecord, quoted } from './kind-of.ts'
+import { isPlain, isRecord, quoted } from './kind-of.ts'
 
 /** The longest list of options of the library has 320. units: characters. */
 const maxNames = 400
@@ -11,7 +11,6 @@ const kinds = {
   text: ['string', 'a text'],
   list: [Array.isArray, 'a list'],
   object: [isPlain, 'an object with values by name'],
-  signal: [(value: unknown) => isOf(value, AbortSignal), 'an AbortSignal'],
   size: [(value: number) => isCount(value), 'a whole number above 0'],
   group: [(value: unknown) => isRecord(value) && 'takeSequence' in value, 'a group'],
 } as const satisfies Record<string, readonly [string | ((value: never) => boolean), string]>

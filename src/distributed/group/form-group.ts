@@ -9,7 +9,7 @@ import { systemEnv } from '../../util/env.ts'
 import { ArgumentTypeError, messageOf, PeerError, TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import { injectedName } from '../../util/injected.ts'
-import { isOf, quoted } from '../../util/kind-of.ts'
+import { isOf, isSignal, quoted } from '../../util/kind-of.ts'
 import { tell } from '../../util/log.ts'
 import { checkArgument, checkChoice, checkOptions, checkTimeout } from '../../util/options.ts'
 import { checkPlace, joinLinks } from '../link/join-links.ts'
@@ -245,9 +245,10 @@ function check(where: string, options: InitProcessGroupOptions): void {
     links: true,
     epoch: 'number',
     onspan: 'function',
-    signal: 'signal',
+    signal: true,
   })
-  const { links } = options
+  const { links, signal } = options
+  checkArgument(where, 'signal', signal, isSignal(signal), 'an AbortSignal')
   const areLinks = links === undefined || isOf(links, Map)
   checkArgument(where, 'links', links, areLinks, 'a Map of links by rank')
   checkBackend(where, options.backend)

@@ -118,7 +118,7 @@ const samplesOf = async (get: Dataset['get']) => {
 
 test.each([
   ['Float32Array of 2', Float32Array.of(1, 2)],
-  ['an object of class Map', new Map([['x', 1]])],
+  ['a Map', new Map([['x', 1]])],
   ['a tensor [2]', hostTensor([2], Float32Array.of(1, 2))],
   ['[1,2]', [1, 2]],
 ])('a sample that is %s is refused', async (what, sample) => {

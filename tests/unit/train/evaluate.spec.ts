@@ -166,7 +166,7 @@ test('a failure on one rank is reported on all; results that are no sum and inva
     'evaluate: "all" must be a sum, an f32 tensor of one element, got f32[64, 4]',
   )
   await expect(of({ batchSums: (() => new Map([['x', 1]])) as never })).rejects.toThrow(
-    'evaluate: batchSums must return sums by name, got an object of class Map. ',
+    'evaluate: batchSums must return sums by name, got a Map. ',
   )
   await expect(of({ batchSize: 0 })).rejects.toThrow('batchSize')
   await expect(
