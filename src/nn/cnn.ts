@@ -20,12 +20,9 @@ export interface CnnOptions {
 export function cnn(options: CnnOptions = {}): Sequential {
   const known = { sampleShape: 'list', channels: 'list', classes: true, batchNorm: 'flag' } as const
   const checked = checkOptions('cnn', options, known)
-  const {
-    sampleShape = [1, 28, 28],
-    channels = [16, 32],
-    classes = 10,
-    batchNorm = false,
-  } = checked
+  const { classes = 10, batchNorm = false } = checked
+  const sampleShape = checked.sampleShape ?? [1, 28, 28]
+  const channels = checked.channels ?? [16, 32]
   const [depth, height, width] = sampleShape
   const halved = (size: number) => Math.floor(size / 2 ** channels.length)
   const stages = channels.flatMap((count, i) => [

@@ -6,7 +6,7 @@ import { Sequential } from './module.ts'
 
 /** Returns linear layers with ReLU between them. `sizes`: elements of a sample, of each hidden layer and of the output. */
 export function mlp(options: { sizes?: readonly number[] } = {}): Sequential {
-  const { sizes = [784, 256, 10] } = checkOptions('mlp', options, { sizes: 'list' })
+  const sizes = checkOptions('mlp', options, { sizes: 'list' }).sizes ?? [784, 256, 10]
   if (sizes.length < 2) {
     throw new ShapeError(
       'shape.unsupported',

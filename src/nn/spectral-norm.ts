@@ -48,7 +48,8 @@ export function spectralNorm<M extends Module>(module: M, options: SpectralNormO
   const known = { name: 'text', nPowerIterations: 'number', eps: true, dim: true } as const
   checkOptions('spectralNorm', options, known)
   checkEps('spectralNorm', options.eps)
-  const { name = 'weight', nPowerIterations = 1, eps = 1e-12 } = options
+  const { nPowerIterations = 1, eps = 1e-12 } = options
+  const name = options.name ?? 'weight'
   checkModule('spectralNorm', module)
   const where = `spectralNorm of ${module.constructor.name}`
   if (`${name}_orig` in module) {

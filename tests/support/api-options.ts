@@ -9,8 +9,9 @@ import {
   withoutRight,
 } from './api-arguments.ts'
 import { isPromise } from './api-attempts.ts'
+import { publicMethods } from './api-methods.ts'
 
-// What the spec of options passes: every option that an export takes, which its own error for an unknown one lists.
+// What the spec of options passes: every option that an export or a method of one takes, which its own error for an unknown one lists.
 
 /** A value of each kind, of which an option takes one. */
 export const ofEachKind: Readonly<Record<string, readonly unknown[]>> = {
@@ -49,6 +50,14 @@ const unknown = 'noSuchOption'
 const isOptions = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype
 
+/** What takes options. */
+interface Taker {
+  readonly name: string
+  readonly isTraced: boolean
+  readonly args: () => unknown[]
+  readonly call: (args: unknown[]) => unknown
+}
+
 /** An export's options at one place of its arguments. */
 export interface OptionsOf {
   readonly name: string
@@ -70,20 +79,18 @@ export async function errorOf(pass: () => unknown): Promise<unknown> {
   }
 }
 
-/** The options of an export, by the error for one that it does not have. */
-export async function optionsOf([name, value]: (typeof called)[number]): Promise<OptionsOf[]> {
-  const make = (shape: readonly number[], dtype?: 'f32' | 'i32' | 'u32') => ones(shape, dtype)
-  const isOfTensors = withTrace(new Trace(), () => tensorArguments(name, make) !== undefined)
+/** The options that are taken, by the error for one that is not. */
+export async function optionsOf({ name, isTraced, args, call }: Taker): Promise<OptionsOf[]> {
   const all: OptionsOf[] = []
   for (let at = 0; at < last; at++) {
     const pass = (option: string, given: unknown) => {
       const run = () => {
-        const args = (isOfTensors ? tensorArguments(name, make) : otherArguments(name)) ?? []
-        while (args.length <= at) args.push(undefined)
-        args[at] = Object.assign({}, isOptions(args[at]) ? args[at] : {}, { [option]: given })
-        return call(value, args)
+        const right = args()
+        while (right.length <= at) right.push(undefined)
+        right[at] = Object.assign({}, isOptions(right[at]) ? right[at] : {}, { [option]: given })
+        return call(right)
       }
-      return isOfTensors ? withTrace(new Trace(), run) : run()
+      return isTraced ? withTrace(new Trace(), run) : run()
     }
     const error = await errorOf(() => pass(unknown, 1))
     const known = error instanceof Error && /among (.*), got "noSuchOption"/.exec(error.message)
@@ -92,6 +99,24 @@ export async function optionsOf([name, value]: (typeof called)[number]): Promise
   return all
 }
 
-export const withOptions = called.filter(
-  ([name]) => !Object.hasOwn(withoutRight, name) && !makesGroup.includes(name),
-)
+const make = (shape: readonly number[], dtype?: 'f32' | 'i32' | 'u32') => ones(shape, dtype)
+
+const exportsWithOptions = called
+  .filter(([name]) => !Object.hasOwn(withoutRight, name) && !makesGroup.includes(name))
+  .map(([name, value]): Taker => {
+    const isTraced = withTrace(new Trace(), () => tensorArguments(name, make) !== undefined)
+    const args = () => (isTraced ? tensorArguments(name, make) : otherArguments(name)) ?? []
+    return { name, isTraced, args, call: (given) => call(value, given) }
+  })
+
+type Methods = Record<string, (...given: unknown[]) => unknown>
+
+const methodsWithOptions = (): Taker[] =>
+  publicMethods().map(({ name, key, make, isTraced, args }) => ({
+    name,
+    isTraced,
+    args,
+    call: (given) => (make() as Methods)[key](...given),
+  }))
+
+export const withOptions = (): Taker[] => [...exportsWithOptions, ...methodsWithOptions()]

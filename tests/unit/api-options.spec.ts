@@ -31,7 +31,7 @@ test('every option of an export refuses values of other kinds with an error of t
   const complaints: unknown[] = []
   const used = new Set<string>()
   let count = 0
-  for (const one of withOptions) {
+  for (const one of withOptions()) {
     for (const { name, options, pass } of await optionsOf(one)) {
       for (const option of options) {
         count++
@@ -45,6 +45,8 @@ test('every option of an export refuses values of other kinds with an error of t
           complaints.push(...errors.filter(Boolean).map((error) => complaint(full, error)))
           if (errors.includes(undefined)) kinds.push(kind)
         }
+        const none = await errorOf(() => pass(option, null))
+        if (none) complaints.push(complaint(`${full} null`, none))
         if (kinds.length <= 1) continue
         const row = [full, option].find((key) => key in mixedKinds)
         if (row) used.add(row)

@@ -208,7 +208,7 @@ export class Collectives {
   launch(launch: Launch, options: CollectiveOptions): Promise<void> {
     const { rank } = this.options
     const { operation, place, sequence, bucket, root = 0, receiver } = launch
-    const { label = '' } = options
+    const label = options.label ?? ''
     const name = nameOf(operation, sequence, bucket, place.id, label)
     const refuse = (code: ErrorCode, text: string) =>
       Promise.reject(new PeerError(code, `${name}: ${text}`))
