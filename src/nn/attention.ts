@@ -55,7 +55,7 @@ const inputNames: OptionNames<MultiheadAttentionInputs> = {
   value: true,
   attnMask: true,
   keyPaddingMask: true,
-  isCausal: true,
+  isCausal: 'flag',
 }
 
 /**

@@ -68,6 +68,12 @@ const floats = () => Float32Array.of(1, 2)
 
 /** Arguments with which methods work, of those that look at the first ones before the others. */
 const right: Readonly<Record<string, () => unknown[]>> = {
+  'CollectiveGroup.allReduce': () => [floats(), {}],
+  'CollectiveGroup.allGather': () => [floats(), {}],
+  'CollectiveGroup.allGatherConcat': () => [floats(), {}],
+  'CollectiveGroup.reduceScatter': () => [floats(), {}],
+  'CollectiveGroup.allGatherU32': () => [Uint32Array.of(1), {}],
+  'CollectiveGroup.allGatherBytes': () => [Uint8Array.of(1), {}],
   'CollectiveGroup.broadcast': () => [floats(), 0, {}],
   'CollectiveGroup.reduce': () => [floats(), 0, {}],
   'CollectiveGroup.gather': () => [floats(), floats(), 0],
@@ -84,6 +90,8 @@ const right: Readonly<Record<string, () => unknown[]>> = {
   'HashStore.compareSet': () => ['key', 'a', 'b'],
   'HashStore.set': () => ['key', 'a'],
   'Module.loadStateDict': () => [{}, {}],
+  'Module.to': () => ['cpu', {}],
+  'MultiheadAttention.forward': () => [api.ones([3, 2, 4]), {}],
   'ModuleDict.set': () => ['name', new api.Linear(2, 2)],
   'ModuleSequence.insert': () => [0, new api.Linear(2, 2)],
   'Tensor.clamp': () => [0, 1],
