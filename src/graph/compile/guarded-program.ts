@@ -4,27 +4,33 @@ import { refuseSurplus, type StepProgram } from '../plan/step-program.ts'
 
 /**
  * Makes the program's methods work without it, as in `const { run } = program`, and refuse inputs that `types` does not have, and calls
- * after `destroy`.
+ * and runs after `destroy`.
  */
 export function guarded<Program extends StepProgram>(program: Program, types: InputTypes): Program {
   const { run, shadow, check, destroy } = program
   let isDestroyed = false
-  const begin = (where: string) => {
+  const begin = (where: string, cause?: unknown) => {
     if (!isDestroyed) return
     throw new TabringError(
       'graph.misuse',
       `${where}: the program was destroyed. Compile the function again, or destroy it later.`,
+      { cause },
     )
+  }
+  /** A run whose buffers go while it is under way. */
+  const end = (where: string) => (thrown: unknown) => {
+    begin(where, thrown)
+    throw thrown
   }
   program.run = async (inputs, scalars) => {
     begin('run')
     refuseSurplus(types, inputs, scalars)
-    return run.call(program, inputs, scalars)
+    return run.call(program, inputs, scalars).catch(end('run'))
   }
   program.shadow = async (scalars) => {
     begin('shadow')
     refuseSurplus({}, {}, scalars)
-    return shadow.call(program, scalars)
+    return shadow.call(program, scalars).catch(end('shadow'))
   }
   program.check = (inputs, scalars) => {
     begin('check')

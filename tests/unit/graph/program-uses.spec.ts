@@ -168,6 +168,13 @@ test('a module without forward is refused by its name, alone and among others', 
   }
 })
 
+test('a run whose program is destroyed meanwhile is refused', async () => {
+  const program = await compile(({ x }) => ({ y: x.exp() }), types, { device: 'cpu' })
+  const running = program.run({ x })
+  program.destroy()
+  await expect(running).rejects.toEqual(refused(/^run: the program was destroyed\. /))
+})
+
 test('a layer whose weight was replaced by an array names it', async () => {
   const layer = new Linear(2, 2)
   Object.assign(layer, { weight: x })
