@@ -117,7 +117,7 @@ export class TabRun {
   }
 
   /** Calls a function of its page, if that is there. A page that does not hear it is silent: its owner sees to that. */
-  tell(name: string, words: unknown): void {
+  call(name: string, words: unknown): void {
     const take = ([name, received]: readonly [string, unknown]) => {
       const { [name]: listener } = globalThis as unknown as Record<
         string,

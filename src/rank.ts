@@ -13,8 +13,8 @@ let hasEnded = false
 function end(words: RankEnd): void {
   if (hasEnded) return
   hasEnded = true
-  const { [endName]: tell } = globalThis as unknown as { [endName]: (json: string) => void }
-  tell(JSON.stringify(words))
+  const { [endName]: send } = globalThis as unknown as { [endName]: (json: string) => void }
+  send(JSON.stringify(words))
 }
 
 function fail(thrown: unknown): void {

@@ -48,7 +48,7 @@ export interface FirefoxProcess {
 
 export interface FirefoxOptions {
   readonly isHeaded: boolean
-  /** Whether hidden tabs are slowed, as in the Firefox of a person. Default false. */
+  /** True if hidden tabs are slowed, as in the Firefox of a person. Default false. */
   readonly throttles?: boolean
   readonly environment: NodeJS.ProcessEnv
 }

@@ -245,7 +245,7 @@ function readDiagnostics(text: string, folder: string): Diagnostics {
   return { errors, others, total: all.length }
 }
 
-/** Whether a file is the user's: neither of a package nor of the library's sources. */
+/** Returns whether a file is the user's: neither of a package nor of the library's sources. */
 const isOwn = (path: string) =>
   !path.includes(`${sep}node_modules${sep}`) && !path.startsWith(dirname(library) + sep)
 

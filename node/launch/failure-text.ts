@@ -5,7 +5,7 @@ export interface Outcome {
   /** Null: every rank ended well. */
   failure: Failure | null
   restarts: number
-  /** Whether other launchers took part. */
+  /** True if other launchers took part. */
   isShared: boolean
 }
 

@@ -7,7 +7,7 @@ import type { Streams } from './flags.ts'
 
 const bits: Readonly<Record<StreamName, number>> = { stdout: 1, stderr: 2 }
 
-/** Whether `streams` has this one for a local rank. */
+/** Returns whether `streams` has this one for a local rank. */
 const includes = (streams: Streams, localRank: number, stream: StreamName) => {
   const bit = typeof streams === 'number' ? streams : (streams[localRank] ?? 0)
   return (bit & bits[stream]) !== 0

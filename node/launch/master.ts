@@ -30,7 +30,7 @@ export interface MasterOptions {
   leader: Leader
   /** For the tabs of all machines. */
   ice: IceOptions | undefined
-  /** Whether tabs may send their data through the signaling server. */
+  /** True if tabs may send their data through the signaling server. */
   relay: boolean
 }
 

@@ -28,11 +28,11 @@ export interface RankOptions
   command: string
   pin?: Pin
   maxRestarts: number
-  /** Whether all ranks start again where the run fails. Default true; else restarts are for single tabs. */
+  /** True if all ranks start again where the run fails. Default true; else restarts are for single tabs. */
   restartsAll?: boolean
   /** Nothing but this machine's tabs connects to a run of one launcher. */
   anyPort?: boolean
-  /** Whether a failed rank closes the others' tabs at once. */
+  /** True if a failed rank closes the others' tabs at once. */
   killOnBadExit: boolean
   /** STUN and TURN servers for all ranks, where this is the launcher of rank 0. */
   ice?: IceOptions

@@ -228,7 +228,7 @@ async function follow(all: RendezvousOptions): Promise<Coordination> {
   }
 }
 
-/** Whether an address is one of this machine's. */
+/** Returns whether an address is one of this machine's. */
 async function isThisMachine(address: string): Promise<boolean> {
   const own = new Set(['localhost', '::1', ...hostNames(), ...lanAddresses()])
   const isOwn = (one: string) => own.has(one.toLowerCase()) || one.startsWith('127.')

@@ -1,9 +1,9 @@
 import { nextGroupName } from '../../src/distributed/launcher/next-group.ts'
 import { type Progress, progressName } from '../../src/distributed/launcher/progress.ts'
 import { endName, type RankEnd } from '../../src/distributed/launcher/rank-end.ts'
+import { deviceName } from '../../src/util/call-launcher.ts'
 import { type InjectedEnvironment, injectedName } from '../../src/util/injected.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
-import { deviceName } from '../../src/util/tell-launcher.ts'
 import { OpenTabs, type RankTab, type TabRun, type TabsOptions } from '../tabs.ts'
 
 /** A rank of a module, and its surroundings. */

@@ -17,7 +17,7 @@ import { RankGroup } from './rank-group.ts'
 export interface OpenRanksOptions {
   /** When `open` resolves: once all ranks have joined with `initProcessGroup`, the default, or once their pages are loaded. */
   waitUntil?: 'joined' | 'loaded'
-  /** Whether all ranks share one browser context, with its storage, channels and workers. Default false: separate contexts, like separate machines. */
+  /** True if all ranks share one browser context, with its storage, channels and workers. Default false: separate contexts, like separate machines. */
   shareContext?: boolean
   /** Value of `args` in the pages. */
   args?: readonly string[]

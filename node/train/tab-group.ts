@@ -206,7 +206,7 @@ export class TabGroup {
     return this.#tabs.filter(({ rank, isGone }) => rank === null && !isGone).length
   }
 
-  /** Whether the tab has said that its part ended well. */
+  /** Returns whether the tab has said that its part ended well. */
   isDone(tab: number): boolean {
     return this.#tabs[tab].done !== null
   }
@@ -290,7 +290,7 @@ export class TabGroup {
     clearTimeout(this.#timer)
   }
 
-  /** Whether the run continues without the tab. */
+  /** Returns whether the run continues without the tab. */
   #goesOn(tab: number, text: string): boolean {
     const { onLost } = this.#options
     if (!onLost || this.#failures.length > 0) return false

@@ -38,7 +38,7 @@ export interface TabsOptions {
   saveTo?: string
   /** `auto`: tabs of this machine exchange through their browser. Default: all over WebRTC, each tab as on a separate machine. */
   transport?: TrainTransport
-  /** Whether links that WebRTC does not bring about go through the server. */
+  /** True if links that WebRTC does not bring about go through the server. */
   isRelayed?: boolean
   /** Where the ranks' checkpoints are, as addresses. */
   checkpoints?: CheckpointAddress
@@ -84,7 +84,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
     onGone: (tab) => void runs[tab]?.close(),
     onUndecided: (tab, text) => {
       if (text !== null) onNotice(text)
-      else runs[tab].tell('__tabringContinueWithout', null)
+      else runs[tab].call('__tabringContinueWithout', null)
     },
     onStepsLost: onNotice,
     hasOneModel: config.strategy !== 'alone',

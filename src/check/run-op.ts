@@ -14,7 +14,7 @@ export interface OpRun {
   /** Raw 32-bit words of each output, then of each updated input. */
   outputs: Uint32Array[]
   updated: Uint32Array[]
-  /** Whether every guard word around every tensor is intact, and inputs that are only read are unchanged. */
+  /** True if every guard word around every tensor is intact, and inputs that are only read are unchanged. */
   guardsIntact: boolean
   inputsIntact: boolean
   /** Output words that still hold the marker. */

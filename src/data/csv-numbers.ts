@@ -46,14 +46,14 @@ function exactly(text: string): string {
   return `${sign === '-' ? '-' : ''}${significant}e${power}`
 }
 
-/** Whether a decimal number in the range of f32 is written as a whole one that f32 does not hold. */
+/** Returns whether a decimal number in the range of f32 is written as a whole one that f32 does not hold. */
 export function isRoundedWhole(text: string): boolean {
   if (!/^[+-]?\d+$/.test(text)) return false
   const digits = text.replace(/^[+-]?0*(?=\d)/, '')
   return BigInt(digits) !== BigInt(Math.fround(Number(digits)))
 }
 
-/** Whether values are decimal numbers of which no two that differ are the same number in f64. */
+/** Returns whether values are decimal numbers of which no two that differ are the same number in f64. */
 export function areDistinctNumbers(values: Iterable<string>): boolean {
   const spelt = new Map<number, string>()
   for (const text of values) {

@@ -22,7 +22,7 @@ import { foreignBytes, foreignFile } from './foreign.ts'
 export interface CsvOptions extends CsvNumbers {
   /** Default: the one of `,` `;` tab `|` that fits. */
   delimiter?: string
-  /** Whether the first record contains the column names. Default true; otherwise they are 0, 1, ... */
+  /** True if the first record contains the column names. Default true; otherwise they are 0, 1, ... */
   header?: boolean
 }
 

@@ -225,7 +225,7 @@ async function ask(
   }
 }
 
-/** Whether the answer says that it is the file from byte `at` on. */
+/** Returns whether the answer says that it is the file from byte `at` on. */
 function isRest({ status, body, headers }: Response, at: number, facts: Facts): boolean {
   const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(headers.get('Content-Range') ?? '')
   if (status !== 206 || !body || !range) return false
@@ -234,7 +234,7 @@ function isRest({ status, body, headers }: Response, at: number, facts: Facts): 
 }
 
 /**
- * Whether the file may come where its rest did not: a server of another origin may refuse a request with these headers, which looks like
+ * Returns whether the file may come where its rest did not: a server of another origin may refuse a request with these headers, which looks like
  * a broken connection, or hide which bytes it sent.
  */
 const mayRefuseParts = (answer: Response | string): boolean =>

@@ -116,7 +116,7 @@ function unlessMissing(thrown: unknown): undefined {
   if (!(thrown instanceof DOMException && thrown.name === 'NotFoundError')) throw thrown
 }
 
-/** Whether this page or worker may write to an origin private file system. */
+/** Returns whether this page or worker may write to an origin private file system. */
 export const hasPrivateFiles = (): boolean =>
   globalThis.navigator?.storage?.getDirectory !== undefined &&
   typeof FileSystemFileHandle !== 'undefined' &&

@@ -20,7 +20,7 @@ export interface DistributedSamplerOptions {
   shuffle?: boolean
   /** Default 0; the same on every rank. */
   seed?: number
-  /** Whether to drop the tail that does not divide evenly, instead of repeating samples. Default false. */
+  /** True if to drop the tail that does not divide evenly, instead of repeating samples. Default false. */
   dropLast?: boolean
   /**
    * What to do if samples do not divide evenly: repeat the first ones, as PyTorch does, or let some ranks have one less, so that each

@@ -55,7 +55,7 @@ const isSame = (a: GPUAdapterInfo, b: GPUAdapterInfo): boolean =>
 export const nameOf = ({ vendor, architecture, device, description }: GPUAdapterInfo): string =>
   [vendor, architecture, device, description].filter(Boolean).join(' ')
 
-/** Whether a CPU stands in for a GPU. Not all browsers tell of it, hence the names. */
+/** Returns whether a CPU stands in for a GPU. Not all browsers tell of it, hence the names. */
 export const isSoftware = ({
   isFallbackAdapter,
   architecture,

@@ -2,7 +2,7 @@ import { inUnitsOf } from '../util/byte-units.ts'
 import { clipped } from '../util/clipped.ts'
 import { formatDevice, type PlacedDevice } from '../util/device.ts'
 import { GpuError } from '../util/errors.ts'
-import { tell } from '../util/log.ts'
+import { log } from '../util/log.ts'
 import { checkNumber } from '../util/options.ts'
 import { fixedSwitch, switchValue } from '../util/switches.ts'
 import { visibleNumbers } from '../util/visible-devices.ts'
@@ -39,7 +39,7 @@ export interface GpuCounters {
 }
 
 /**
- * Whether this browser notices finished work every 100 ms only, and when something is submitted: Firefox does (bug 1870699; seen with 153.8 on 2026-11-28).
+ * Returns whether this browser notices finished work every 100 ms only, and when something is submitted: Firefox does (bug 1870699; seen with 153.8 on 2026-11-28).
  *
  * When to delete: once no supported Firefox polls.
  */
@@ -120,7 +120,7 @@ export class Gpu {
       else this.#fail(rejected(error.message))
     })
     device.lost.then(({ reason, message }) => {
-      tell(1, 'device', () => `${formatDevice(id)} ${reason}: ${message}`)
+      log(1, 'device', () => `${formatDevice(id)} ${reason}: ${message}`)
       if (reason === 'destroyed') return
       this.#fail(
         new GpuError(
@@ -377,6 +377,6 @@ export async function openGpu(index = 0): Promise<Gpu> {
     requiredLimits: Object.fromEntries(wantedLimits.map((name) => [name, limits[name]])),
   })
   const gpu = new Gpu(device, factsOf(adapter), { type: 'webgpu', index })
-  tell(1, 'device', () => describe(gpu))
+  log(1, 'device', () => describe(gpu))
   return gpu
 }

@@ -20,7 +20,7 @@ export const getNumThreads = (): number => (sharesMemory() ? wantedThreads() : 1
 export const wantedThreads = (): number =>
   switchValue('numThreads') ?? Math.max(1, Math.floor(cores() / sharers))
 
-/** Whether workers may share a memory here: a page must be isolated from other origins. */
+/** Returns whether workers may share a memory here: a page must be isolated from other origins. */
 export const sharesMemory = (): boolean =>
   typeof SharedArrayBuffer !== 'undefined' && globalThis.crossOriginIsolated !== false
 

@@ -1,5 +1,5 @@
 import { loadPart } from '../util/load-part.ts'
-import { tell } from '../util/log.ts'
+import { log } from '../util/log.ts'
 import type { Gpu } from './device.ts'
 import { computeStage } from './usage.ts'
 
@@ -61,7 +61,7 @@ export class PipelineCache {
   async #compile({ label, wgsl, bindings }: ShaderSource): Promise<CompiledPipeline> {
     const { device, counters } = this.#gpu
     const layout = this.#layout(bindings.map(({ access }) => access !== 'read'))
-    tell(4, `shader "${label}"`, () => `\n${wgsl}`)
+    log(4, `shader "${label}"`, () => `\n${wgsl}`)
     const module = device.createShaderModule({ label, code: wgsl })
     counters.pipelines++
     try {

@@ -41,7 +41,7 @@ export class StagedTensor {
     this.#giveBack = giveBack
   }
 
-  /** Whether a run has used it. */
+  /** Returns whether a run has used it. */
   get isUsed(): boolean {
     return this.#isUsed
   }

@@ -146,7 +146,7 @@ export const wideValue = (values: readonly string[], isHalf: boolean): string =>
     ? `vec2<u32>(pack_half(${values[0]}, ${values[1]}), pack_half(${values[2]}, ${values[3]}))`
     : `vec4<f32>(${values.join(', ')})`
 
-/** Whether the wide form fits: the last axis, after collapsing, is a multiple of 4. */
+/** Returns whether the wide form fits: the last axis, after collapsing, is a multiple of 4. */
 export function canBeWide(shapes: readonly Shape[], outputShape: Shape): boolean {
   const { output } = collapseBroadcast(outputShape, shapes)
   return output.length > 0 && output[output.length - 1] % 4 === 0

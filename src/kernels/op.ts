@@ -57,9 +57,9 @@ export interface KernelLimits {
   /** Number of storage buffers that a dispatch may bind, and the largest binding; absent if unlimited. */
   readonly maxBindings?: number
   readonly maxBufferBytes?: number
-  /** Whether the adapter computes on the CPU, where other tile sizes are faster; absent if unknown. */
+  /** True if the adapter computes on the CPU, where other tile sizes are faster; absent if unknown. */
   readonly isSoftware?: boolean
-  /** Whether shaders are compiled to WebAssembly for one thread, so that the invocations of a workgroup take turns. */
+  /** True if shaders are compiled to WebAssembly for one thread, so that the invocations of a workgroup take turns. */
   readonly isWasm?: boolean
   /** Lanes per subgroup, if shaders may use subgroups. */
   readonly subgroupSizes?: { readonly smallest: number; readonly largest: number }
@@ -67,14 +67,14 @@ export interface KernelLimits {
 
 /** Attrs of an op whose first output can be f16. */
 export interface HalfAttrs {
-  /** Whether output 0 is stored as f16; default f32. */
+  /** True if output 0 is stored as f16; default f32. */
   readonly half?: boolean
 }
 
 /** One way to compute an op. The first variant of every op is `naive`: plain, always possible, always tested. */
 export interface Variant<Attrs = unknown> {
   readonly name: string
-  /** Whether this variant can run the call; absent means always. */
+  /** Returns whether this variant can run the call; absent means always. */
   when?(call: OpCall<Attrs>, limits: KernelLimits): boolean
   lower(call: OpCall<Attrs>): Lowering
 }
@@ -86,7 +86,7 @@ export interface GradientContext<Attrs = unknown> {
   /** The gradient of the loss by each output; undefined where nothing depends on that output. */
   readonly outputGradients: readonly (Value | undefined)[]
   readonly attrs: Attrs
-  /** Whether the gradient by the n-th input is wanted. */
+  /** Returns whether the gradient by the n-th input is wanted. */
   needs(input: number): boolean
   /** Adds an op to the graph and returns its outputs. */
   emit<A>(op: Op<A>, inputs: readonly Value[], attrs: A): Value[]
@@ -131,11 +131,11 @@ export interface Op<Attrs = unknown> {
   infer(inputs: readonly TensorType[], attrs: Attrs): TensorType[]
   /** Inputs that the op changes in place. Such an op has side effects and keeps its place in the program. */
   readonly updates?: readonly number[]
-  /** Whether the one output is the one input's memory under another shape; such an op has no dispatches. */
+  /** True if the one output is the one input's memory under another shape; such an op has no dispatches. */
   readonly isView?: boolean
-  /** Whether the one output is the memory of input 0, which `updates` lists. Nothing else may read that input. */
+  /** True if the one output is the memory of input 0, which `updates` lists. Nothing else may read that input. */
   readonly isInPlace?: boolean
-  /** Whether it reads inputs and gradients stored as f16; the graph converts them to f32 for every other op. */
+  /** True if it reads inputs and gradients stored as f16; the graph converts them to f32 for every other op. */
   readonly takesHalf?: boolean
   /**
    * An elementwise chain may be linked into the store of output 0: attrs then have `epilogue: Step[]`, inputs 0 and 1 are
@@ -147,10 +147,10 @@ export interface Op<Attrs = unknown> {
     | EpilogueRoom
     // A method, so that an op of any attrs is an Op.
     | { of(attrs: Attrs): EpilogueRoom }
-  /** Whether attrs have `rowSums`: output 1 is then the sum of input 0 over all axes but 1, which a bias gradient is. */
+  /** True if attrs have `rowSums`: output 1 is then the sum of input 0 over all axes but 1, which a bias gradient is. */
   readonly takesRowSums?: boolean
   /**
-   * Whether output 0 of this call can be stored as f16: attrs then have `half: true`. Rewrites link conversions to f16 in where it can.
+   * Returns whether output 0 of this call can be stored as f16: attrs then have `half: true`. Rewrites link conversions to f16 in where it can.
    * Absent: never.
    */
   givesHalf?(call: OpCall<Attrs>): boolean

@@ -16,7 +16,7 @@ export const contiguous = (shape: Shape): Strided => ({
   offset: 0,
 })
 
-/** Whether the elements are the `count` first ones of their memory, in row-major order. */
+/** Returns whether the elements are the `count` first ones of their memory, in row-major order. */
 export function isContiguous({ shape, strides, offset }: Strided): boolean {
   const own = stridesOf(shape)
   return (

@@ -19,7 +19,7 @@ export type Problem = readonly [
 
 export interface VariantTime {
   readonly variant: string
-  /** Whether the fixed table takes it here. */
+  /** True if the fixed table takes it here. */
   readonly isPreferred: boolean
   /** Median of the runs, for one execution. */
   readonly ms: number

@@ -27,9 +27,9 @@ import { showSettings } from './show-settings.ts'
 export interface MultiheadAttentionOptions {
   /** Fraction of attention probabilities dropped in training; default 0. */
   dropout?: number
-  /** Whether the projections have biases; default true. */
+  /** True if the projections have biases; default true. */
   bias?: boolean
-  /** Whether tensors are [N, L, E]; default false: [L, N, E]. */
+  /** True if tensors are [N, L, E]; default false: [L, N, E]. */
   batchFirst?: boolean
 }
 
@@ -213,7 +213,7 @@ export interface RotaryEmbeddingOptions {
   maxPositions?: number
   /** Angles are position * base^(-2 i / width); default 10,000. */
   base?: number
-  /** Whether neighbouring elements are paired; default: element i is paired with i + width / 2, as in GPT-NeoX and Llama. */
+  /** True if neighbouring elements are paired; default: element i is paired with i + width / 2, as in GPT-NeoX and Llama. */
   isInterleaved?: boolean
 }
 

@@ -15,9 +15,9 @@ export interface BatchNormLayerOptions {
   eps?: number
   /** Weight of a batch in the running statistics; null: cumulative mean over all batches. Default 0.1. */
   momentum?: number | null
-  /** Whether there are a trainable weight and bias; default true. */
+  /** True if there are a trainable weight and bias; default true. */
   affine?: boolean
-  /** Whether to keep running statistics; without them, evaluation also normalizes by the batch. Default true. */
+  /** True if to keep running statistics; without them, evaluation also normalizes by the batch. Default true. */
   trackRunningStats?: boolean
 }
 

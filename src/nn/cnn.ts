@@ -12,7 +12,7 @@ export interface CnnOptions {
   channels?: readonly number[]
   /** Number of classes. Default 10. */
   classes?: number
-  /** Whether each convolution is followed by batch normalization. Default false. */
+  /** True if each convolution is followed by batch normalization. Default false. */
   batchNorm?: boolean
 }
 

@@ -32,7 +32,7 @@ export interface GptConfig {
   dropout?: number
   /** Added to variances; default 1e-5. */
   layerNormEps?: number
-  /** Whether backward recomputes each block instead of keeping its intermediates; default false. See `checkpoint`. */
+  /** True if backward recomputes each block instead of keeping its intermediates; default false. See `checkpoint`. */
   checkpoint?: boolean
 }
 

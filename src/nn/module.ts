@@ -32,7 +32,7 @@ import { type LoadableState, requireTensors, stateValues } from './state-values.
 export type StateDict = Record<string, { shape: Shape; data: StoredData }>
 
 export interface LoadOptions {
-  /** Whether a missing or an unknown key is an error; default true. */
+  /** True if a missing or an unknown key is an error; default true. */
   strict?: boolean
   /**
    * `auto` (the default) adds or removes what wrappers put into keys, where that gives a key of this module: any number of leading `module.`
@@ -68,7 +68,7 @@ export abstract class Module {
   abstract forward(x: Tensor, ...others: unknown[]): Tensor
 
   /**
-   * Whether layers are in training mode (active dropout, batch statistics). A compiled step keeps what it has read, and refuses to run in the
+   * Returns whether layers are in training mode (active dropout, batch statistics). A compiled step keeps what it has read, and refuses to run in the
    * other mode until a step is compiled in that.
    */
   get training(): boolean {

@@ -19,9 +19,9 @@ function asShape(where: string, size: number | Shape): Shape {
 export interface LayerNormOptions {
   /** Added to the variance; default 1e-5. */
   eps?: number
-  /** Whether there are weight and bias; default true. */
+  /** True if there are weight and bias; default true. */
   elementwiseAffine?: boolean
-  /** Whether there is a bias in addition to the weight; default true. */
+  /** True if there is a bias in addition to the weight; default true. */
   bias?: boolean
 }
 

@@ -84,7 +84,7 @@ export function keepCleared(from: Tensor, to: Tensor): void {
 }
 
 export interface PadOptions {
-  /** Whether the output is [B, T, F]; default false. */
+  /** True if the output is [B, T, F]; default false. */
   readonly batchFirst?: boolean
   /** Value of the padding; default 0. */
   readonly paddingValue?: number

@@ -24,11 +24,11 @@ export interface RecurrentLayerOptions {
   numLayers?: number
   /** Default true. */
   bias?: boolean
-  /** Whether the batch is the first dimension of x and of the output, and the steps the second. Default false. */
+  /** True if the batch is the first dimension of x and of the output, and the steps the second. Default false. */
   batchFirst?: boolean
   /** Dropout between layers, not after the last. Default 0. */
   dropout?: number
-  /** Whether a second layer processes each sequence in reverse; the outputs are concatenated. Default false. */
+  /** True if a second layer processes each sequence in reverse; the outputs are concatenated. Default false. */
   bidirectional?: boolean
 }
 

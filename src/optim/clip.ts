@@ -33,7 +33,7 @@ export interface ClipGradNormOptions {
    * |g|^p is computed in float32, so a p far from 2 may overflow or underflow, as in PyTorch.
    */
   normType?: number
-  /** Whether an infinite or NaN norm is an error; default false. */
+  /** True if an infinite or NaN norm is an error; default false. */
   errorIfNonfinite?: boolean
 }
 

@@ -22,7 +22,7 @@ import { checkSetting } from './settings.ts'
 export interface EmaOptions {
   /** Weight of the old average in an update; default 0.999. */
   decay?: number
-  /** Whether float buffers of the model, such as running statistics, are averaged and swapped too; default false. Needs the model. */
+  /** True if float buffers of the model, such as running statistics, are averaged and swapped too; default false. Needs the model. */
   useBuffers?: boolean
 }
 

@@ -52,7 +52,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     return this.#host?.steps ?? this.#stepCount
   }
   #stepCount = 0
-  /** Whether the saved state of each parameter has PyTorch's `step`. */
+  /** True if the saved state of each parameter has PyTorch's `step`. */
   protected readonly savesStep: boolean = true
   /** The states that `update` asks its slices for. */
   protected abstract readonly stateNames: StateNames

@@ -12,7 +12,7 @@ export interface Slice {
   readonly gradient: GraphValue
   /** (factor, skip, settled settings ...), where something clips or scales the gradients. */
   readonly control: GraphValue | undefined
-  /** Whether `control` has the settings that depend on the number of updates made. */
+  /** True if `control` has the settings that depend on the number of updates made. */
   readonly isSettled: boolean
   /** Updates of these parameters begun so far; 1 during their first. */
   readonly steps: () => number

@@ -35,7 +35,7 @@ export function stepsIn({ step }: StateEntry): number | undefined {
   return step?.data.length === 1 ? step.data[0] : undefined
 }
 
-/** Whether a parameter has been updated: of others PyTorch's SGD saves nulls. */
+/** Returns whether a parameter has been updated: of others PyTorch's SGD saves nulls. */
 const isBegun = (entry: StateEntry): boolean => Object.values(entry).some((value) => value !== null)
 
 /**

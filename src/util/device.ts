@@ -33,7 +33,7 @@ export const deviceChoices: readonly DeviceChoice[] = ['auto', ...deviceTypes]
 /** Max number of threads of a device. */
 export const maxThreads = 64
 
-/** Whether no adapter is needed. */
+/** Returns whether no adapter is needed. */
 export const isOfHost = (device: DeviceChoice): boolean =>
   device === 'cpu' || device === 'reference'
 
@@ -103,6 +103,6 @@ export const formatDevice = (spec: Device): string => {
 export const sameDevice = (a: PlacedDevice, b: PlacedDevice): boolean =>
   sameHardware(a, b) && a.rank === b.rank
 
-/** Whether they are one device where they are on one rank. */
+/** Returns whether they are one device where they are on one rank. */
 export const sameHardware = (a: PlacedDevice, b: PlacedDevice): boolean =>
   a.type === b.type && a.index === b.index

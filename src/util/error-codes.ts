@@ -149,7 +149,7 @@ export const errorCodes = {
   },
 } as const
 
-/** Whether it is one of ours. */
+/** Returns whether it is one of ours. */
 export const isErrorCode = (value: unknown): value is keyof typeof errorCodes =>
   typeof value === 'string' && Object.hasOwn(errorCodes, value)
 
@@ -159,6 +159,6 @@ export interface ErrorRecord {
   readonly message: string
 }
 
-/** Whether a rank may say that of an error. */
+/** Returns whether a rank may say that of an error. */
 export const isErrorRecord = (value: unknown): value is ErrorRecord =>
   isRecord(value) && isErrorCode(value.code) && isText(value.message)

@@ -91,7 +91,7 @@ export class ArgumentTypeError extends TypeError {
   override readonly name = 'ArgumentTypeError'
 }
 
-/** Whether an error is of one rank's device, worker, files or page, so that the others can train without it. */
+/** Returns whether an error is of one rank's device, worker, files or page, so that the others can train without it. */
 export const isOfOneRank = (code: ErrorCode): boolean => /^(gpu|data|file|part|worker)\./.test(code)
 
 /** Throws when an internal assumption does not hold; user mistakes use the classes above. */

@@ -30,43 +30,43 @@ export function kindOf(value: unknown): string {
     : `a ${clipped(tagOf(value))}`
 }
 
-/** Whether it has values by name. */
+/** Returns whether it has values by name. */
 export const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Whether it is an object whose values are its own, by name: no list, date, map, promise or array of numbers. */
+/** Returns whether it is an object whose values are its own, by name: no list, date, map, promise or array of numbers. */
 export const isPlain = (value: unknown): value is Record<string, unknown> =>
   /^(Object|Module)$/.test(tagOf(value))
 
-/** Whether it is what a literal makes, in any realm: an object of no class. */
+/** Returns whether it is what a literal makes, in any realm: an object of no class. */
 export const isLiteral = (value: unknown): value is Record<string, unknown> =>
   isRecord(value) && !Object.getPrototypeOf(Object.getPrototypeOf(value) ?? value)
 
 /** The platform's name of what a value is, the same in every realm. */
 const tagOf = (value: unknown): string => Object.prototype.toString.call(value).slice(8, -1)
 
-/** Whether it is of one of these classes of the platform, of any realm: `instanceof` knows those of this realm alone, none of a frame's. */
+/** Returns whether it is of one of these classes of the platform, of any realm: `instanceof` knows those of this realm alone, none of a frame's. */
 export const isOf = <Classes extends (abstract new (...args: never[]) => unknown)[]>(
   value: unknown,
   ...classes: Classes
 ): value is InstanceType<Classes[number]> => classes.some(({ name }) => name === tagOf(value))
 
-/** Whether it is a signal, or none. */
+/** Returns whether it is a signal, or none. */
 export const isSignal = (value: unknown): boolean =>
   value === undefined || value === null || isOf(value, AbortSignal)
 
-/** Whether it is a text. */
+/** Returns whether it is a text. */
 export const isText = (value: unknown): value is string => typeof value === 'string'
 
-/** Whether it is a list of texts. */
+/** Returns whether it is a list of texts. */
 export const isTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every(isText)
 
-/** Whether it is a list of these very items. */
+/** Returns whether it is a list of these very items. */
 export const isSameList = (list: unknown, of: readonly unknown[]): boolean =>
   Array.isArray(list) && list.length === of.length && of.every((one, at) => one === list[at])
 
-/** Whether it is an object that a loop can go through. */
+/** Returns whether it is an object that a loop can go through. */
 export const isIterable = (value: unknown): value is Iterable<unknown> =>
   typeof value === 'object' &&
   value !== null &&
@@ -77,7 +77,7 @@ export const isIterable = (value: unknown): value is Iterable<unknown> =>
 export const countOf = (array: { readonly length: number }): string =>
   isDetached(array) ? kindOf(array) : String(array.length)
 
-/** Whether it is a buffer, or an array of one, that was transferred away, as to a worker: the platform throws where it is read. */
+/** Returns whether it is a buffer, or an array of one, that was transferred away, as to a worker: the platform throws where it is read. */
 export function isDetached(value: unknown): boolean {
   const buffer = ArrayBuffer.isView(value) ? value.buffer : value
   if (!isOf(buffer, ArrayBuffer) || buffer.byteLength > 0) return false

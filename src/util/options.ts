@@ -167,14 +167,14 @@ export function checkTimeout(where: string, name: string, timeoutMs: number | un
   checkNumber(where, name, timeoutMs, isTime, `above 0 and at most ${longestTimeoutMs} ms`)
 }
 
-/** Whether a number is finite and not below 0: for `checkNumber`. */
+/** Returns whether a number is finite and not below 0: for `checkNumber`. */
 export const isNotNegative = (value: number): boolean => Number.isFinite(value) && value >= 0
 
-/** Whether it is a number, which may be infinite: for `checkNumber`. */
+/** Returns whether it is a number, which may be infinite: for `checkNumber`. */
 export const isNoNan = (value: number): boolean => typeof value === 'number' && !Number.isNaN(value)
 
-/** Whether a number is a share: for `checkNumber`. */
+/** Returns whether a number is a share: for `checkNumber`. */
 export const isShare = (value: number): boolean => isNotNegative(value) && value <= 1
 
-/** Whether a number is whole and above 0: for `checkNumber`. */
+/** Returns whether a number is whole and above 0: for `checkNumber`. */
 export const isCount = (value: number): boolean => Number.isSafeInteger(value) && value > 0

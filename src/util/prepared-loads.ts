@@ -9,7 +9,7 @@ const protoWith = (name: string, object: object | null): object | null =>
     ? object
     : protoWith(name, Object.getPrototypeOf(object))
 
-/** Whether its state can be checked before it is loaded. A class of a user may have a `loadStateDict` that replaces the one that does so. */
+/** Returns whether its state can be checked before it is loaded. A class of a user may have a `loadStateDict` that replaces the one that does so. */
 function canPrepare(part: Loadable): part is Required<Loadable> {
   const preparing = protoWith('prepareLoad', part)
   return (

@@ -74,7 +74,7 @@ export interface Switch<Value> {
   /** What it may be, for people. */
   readonly type: string
   readonly default: Value
-  /** Whether it changes the numbers of a run, so that all ranks should have the same. */
+  /** True if it changes the numbers of a run, so that all ranks should have the same. */
   readonly isOfRun?: boolean
 }
 

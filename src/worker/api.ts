@@ -47,7 +47,7 @@ export interface Membership {
   machines?: readonly number[]
   /** Of an elastic run, which continues when a rank is lost and admits newcomers. Default: it ends with the first rank that is lost. */
   elastic?: ElasticPlace
-  /** Whether it is on already, and this rank gets its state from the others. Default false. */
+  /** True if it is on already, and this rank gets its state from the others. Default false. */
   joins?: boolean
   /** This rank as the others know it. */
   self?: RankName

@@ -93,7 +93,7 @@ export class LobbyTab {
     this.#info = infoOf(name)
     this.#measures = new Measures({
       env: world.env,
-      tell: (measured) => this.say({ type: 'update', info: { ...this.#info, measured } }),
+      report: (measured) => this.say({ type: 'update', info: { ...this.#info, measured } }),
       speed: () => Promise.resolve(null),
       serverRoundTrip: () => Promise.resolve(2 * serverMs),
       linkRoundTrips: () => Promise.resolve([1.5]),
@@ -141,7 +141,7 @@ export class LobbyTab {
             this.boxes++
             this.say({ type: 'reach', to, box: packed(data) })
           },
-          tell: (toNext) => this.#measures.nextIs(toNext),
+          report: (toNext) => this.#measures.nextIs(toNext),
         })
         this.#measures.begin()
         return

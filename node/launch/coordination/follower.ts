@@ -18,7 +18,7 @@ export class Follower {
   #stop = new AbortController()
   #lost: TabringError | null = null
 
-  constructor(private readonly tell: (report: Report) => void) {}
+  constructor(private readonly report: (report: Report) => void) {}
 
   /** Takes an order of the leader. */
   receive(order: Order): void {
@@ -55,11 +55,11 @@ export class Follower {
 
   /** Tells the leader of a rank that failed. */
   failed({ attempt }: Part, failure: Failure): void {
-    this.tell({ type: 'failed', attempt, failure })
+    this.report({ type: 'failed', attempt, failure })
   }
 
   /** Tells the leader that no tab of this start is open any more. */
   ended({ attempt }: Part): void {
-    this.tell({ type: 'ended', attempt })
+    this.report({ type: 'ended', attempt })
   }
 }

@@ -28,7 +28,7 @@ export interface LeaderPlace {
 export interface JoinOptions {
   /** Asked before each attempt: a leader that was started again is elsewhere. */
   place: () => Promise<LeaderPlace>
-  /** Whether `place` may tell of a run that is over, so that who is there and knows another key, or has another certificate, is not the end. */
+  /** True if `place` may report a run that is over, so that who is there and knows another key, or has another certificate, is not the end. */
   mayBeOld?: boolean
   member: LauncherMember
   launchers: number

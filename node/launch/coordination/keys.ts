@@ -55,7 +55,7 @@ export class RunKeys {
       .digest('hex')
   }
 
-  /** Whether `proof` is what `prove` would give. */
+  /** Returns whether `proof` is what `prove` would give. */
   isProof(
     proof: string,
     side: Side,

@@ -12,7 +12,7 @@ export interface LeaderOptions {
   /** units: ms. Default: 30 s, torchrun's. */
   lastCallMs?: number
   restarts: Restarts
-  /** Whether one rank's failure closes the others' tabs at once. */
+  /** True if one rank's failure closes the others' tabs at once. */
   isKilling: boolean
   /** The largest number of ranks that one room takes. */
   maxRanks: number

@@ -11,7 +11,7 @@ export interface Place {
 /** What the groups need of a tab. */
 export interface Member {
   /** Calls a function of its page, with the words that the current group ends. */
-  tell(name: string, words: GroupEnds): void
+  call(name: string, words: GroupEnds): void
 }
 
 export interface ElasticGroupsOptions<Tab> {
@@ -49,7 +49,7 @@ interface State {
  *   GATHERING -`max` have asked-> GROUP 0 --a tab is lost, or leaves--> the others hear that it ends, and ask --> GROUP 1
  *                                          --a new tab asks-----------> the others hear it, and end their group at their next commit
  *
- * It knows no pages, and no time but the answers' limit: `tell` sends, the methods receive.
+ * It knows no pages, and no time but the answers' limit: `call` sends, the methods receive.
  */
 export class ElasticGroups<Tab extends Member> {
   readonly #options: ElasticGroupsOptions<Tab>
@@ -80,7 +80,7 @@ export class ElasticGroups<Tab extends Member> {
     return this.#hasBegun
   }
 
-  /** Whether training has ended well on a rank. */
+  /** Returns whether training has ended well on a rank. */
   get hasEndedWell(): boolean {
     return this.#hasEndedWell
   }
@@ -89,7 +89,7 @@ export class ElasticGroups<Tab extends Member> {
     return this.#tabs.has(tab)
   }
 
-  /** Whether the tab has been in no group yet. */
+  /** Returns whether the tab has been in no group yet. */
   isNew(tab: Tab): boolean {
     return this.#tabs.get(tab)?.rank === null
   }
@@ -160,7 +160,7 @@ export class ElasticGroups<Tab extends Member> {
     } else if (inside.length > 0) {
       const planned = { kind: 'planned', why: 'ranks join' } as const
       const end = this.#end ?? (asking.length > 0 ? planned : undefined)
-      if (end) this.#tell(inside, { group: this.#number, ...end })
+      if (end) this.#announce(inside, { group: this.#number, ...end })
     } else if (asking.length >= this.needed) this.#form(asking)
     else if (!this.#hasBegun && this.#hasEndedEarly && asking.length > 0)
       this.#options.onEndedEarly()
@@ -173,13 +173,13 @@ export class ElasticGroups<Tab extends Member> {
     return this.#hasEndedWell ? 1 : min
   }
 
-  #tell(inside: readonly [Tab, State][], words: GroupEnds): void {
+  #announce(inside: readonly [Tab, State][], words: GroupEnds): void {
     for (const [tab, state] of inside) {
       const isNews =
         state.notified === 'nothing' || (state.notified === 'planned' && words.kind !== 'planned')
       if (!isNews) continue
       state.notified = words.kind
-      tab.tell(groupEndsName, words)
+      tab.call(groupEndsName, words)
     }
   }
 

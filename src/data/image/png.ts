@@ -9,7 +9,7 @@ const [widthAt, heightAt, depthAt, colourAt, interlaceAt, headerEnd] = [16, 20, 
 const ofPalette = 3
 const signature = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]
 
-/** Whether it is a PNG file that `decodePng` takes: interlaced ones of fewer than 8 bits a sample are not. */
+/** Returns whether it is a PNG file that `decodePng` takes: interlaced ones of fewer than 8 bits a sample are not. */
 export const isPng = (bytes: Uint8Array): boolean =>
   signature.every((byte, i) => bytes[i] === byte) && !(bytes[depthAt] < 8 && bytes[interlaceAt] > 0)
 

@@ -44,7 +44,7 @@ export interface BatchPinner {
 export interface DataLoaderOptions<S, B> {
   /** Default 1. */
   batchSize?: number
-  /** Whether each epoch has a new order. Default false. */
+  /** True if each epoch has a new order. Default false. */
   shuffle?: boolean
   /** Used instead of `shuffle`. */
   sampler?: Sampler
@@ -56,7 +56,7 @@ export interface DataLoaderOptions<S, B> {
   prefetchFactor?: number
   /** Staged uploads: batches are in memory shared with the GPU process before they are requested. Default false. */
   pinMemory?: BatchPinner | false
-  /** Whether to drop an incomplete last batch. Default false. */
+  /** True if to drop an incomplete last batch. Default false. */
   dropLast?: boolean
   /** Stacks samples, on this thread. Default: defaultCollate, in the worker if there is one. */
   collateFn?: (samples: S[]) => B

@@ -9,7 +9,7 @@ export type ToWorker =
       readonly seed: number
       /** Absent for a worker file of the user's own, which has its data set. */
       readonly dataset: DatasetDescription | undefined
-      /** Whether samples are to come as they are, for a collate function on the loader's side. */
+      /** True if samples are to come as they are, for a collate function on the loader's side. */
       readonly isRaw: boolean
       /** For `defaultCollate` in the worker. */
       readonly dtypes: FieldDTypes | undefined

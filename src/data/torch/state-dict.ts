@@ -27,7 +27,7 @@ export async function readStateDict(
   return (await readValue(torch, stateIn(torch.value, torch.name))) as Record<string, SafeTensor>
 }
 
-/** Whether it is a tensor, if of a kind that is refused. */
+/** Returns whether it is a tensor, if of a kind that is refused. */
 const isTensor = (value: unknown): boolean =>
   value instanceof StoredTensor ||
   (value instanceof Refused && value.name.startsWith('torch._utils._rebuild_'))

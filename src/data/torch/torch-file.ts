@@ -40,7 +40,7 @@ const maxPickleBytes = 2 ** 26
 /** As much as most of them take. units: bytes. */
 const firstBytes = 2 ** 20
 
-/** Whether a file that begins so is one of torch.save, of whatever version, or another archive. Of a safetensors file it is not. */
+/** Returns whether a file that begins so is one of torch.save, of whatever version, or another archive. Of a safetensors file it is not. */
 export function isTorchFile(begin: Uint8Array): boolean {
   if (begin[8] === 0x7b) return false
   return begin[0] === protocolMark || (begin[0] === 0x50 && begin[1] === 0x4b) || isTar(begin)

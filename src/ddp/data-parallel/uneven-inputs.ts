@@ -44,7 +44,7 @@ export class RingUnevenInputs {
     const numbers = [...this.#exchange.compiling.programs]
     const number = numbers.find(([, known]) => known === program)?.[0]
     invariant(number !== undefined, () => 'a program that updates has no number')
-    const active = await this.#tell(number, weight)
+    const active = await this.#agree(number, weight)
     await this.#shareSettings(program, active.length, true)
     if (this.dividesByAll) return weight
     return weight / active.reduce((sum, { weight }) => sum + weight, 0)
@@ -53,7 +53,7 @@ export class RingUnevenInputs {
   /** Takes part in the steps of ranks that have more batches, until none has. errors: as `begin`, those of the steps. */
   async shadowOthers(): Promise<void> {
     for (;;) {
-      const active = await this.#tell()
+      const active = await this.#agree()
       const [first] = active
       if (!first) return
       const program = this.#exchange.compiling.programs.get(first.program)
@@ -76,7 +76,7 @@ export class RingUnevenInputs {
   }
 
   /** Tells whether this rank has a batch; returns the ranks that have. */
-  async #tell(program?: number, weight = 0) {
+  async #agree(program?: number, weight = 0) {
     const own = sections.write(new Uint32Array(sections.length), {
       isActive: program === undefined ? 0 : 1,
       program: program ?? 0,

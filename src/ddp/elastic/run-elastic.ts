@@ -6,7 +6,7 @@ import { endsGroup, type GroupEnds } from '../../distributed/launcher/next-group
 import { randomLayers, resetRandomLayers } from '../../graph/trace/random.ts'
 import { getRngState, setRngState } from '../../nn/init.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
-import { tell } from '../../util/log.ts'
+import { log } from '../../util/log.ts'
 import { checkArgument, checkRecord } from '../../util/options.ts'
 import type { CheckpointState, Parts } from '../checkpoint/checkpoint-file.ts'
 import { elasticLauncher } from './own-launcher.ts'
@@ -104,7 +104,7 @@ export async function runElastic(
     } catch (thrown) {
       if (!launcher || !(isPlanned || ended.signal.aborted || isOfGroup(thrown))) throw thrown
       if (!isPlanned && words?.kind !== 'lost' && ++failures >= maxRepeatedFaults) throw thrown
-      tell(1, 'elastic', () => `the group has ended: ${String(thrown)}`)
+      log(1, 'elastic', () => `the group has ended: ${String(thrown)}`)
       if (!isPlanned) defaultGroup()?.destroy('its group has ended')
       await destroyProcessGroup()
     }

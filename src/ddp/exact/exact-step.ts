@@ -21,7 +21,7 @@ import { formatHash } from '../../kernels/hash/hash-words.ts'
 import type { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
-import { tell } from '../../util/log.ts'
+import { log } from '../../util/log.ts'
 import { AuditDraw, type Audits, audit, type Digest, digestOf } from './audit.ts'
 import { clipDivisor } from './clip-divisor.ts'
 import { isNotFinite, isUnfit, judge, startExponent } from './exponents.ts'
@@ -217,7 +217,7 @@ export class ExactStep implements StepProgram {
   }
 
   destroy(): void {
-    tell(1, 'exact', () => `${this.#steps} steps, ${this.repeats} of their attempts repeated`)
+    log(1, 'exact', () => `${this.#steps} steps, ${this.repeats} of their attempts repeated`)
     for (const { tensors } of this.#holders) for (const tensor of tensors) tensor.mirror = undefined
     this.#program.destroy()
     this.#layout.destroy()

@@ -70,7 +70,7 @@ export class Replays {
   readonly #options: ReplaysOptions
   /** As the pool has them. */
   readonly #exponentWords: Int32Array<ArrayBuffer>
-  /** Whether the sums are those of the newest `compute`: it may have had no virtual worker. */
+  /** True if the sums are those of the newest `compute`: it may have had no virtual worker. */
   #isSummed = false
 
   constructor(options: ReplaysOptions) {

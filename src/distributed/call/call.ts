@@ -31,7 +31,7 @@ export interface GroupOptions {
 
 /** Options of collectives. */
 export interface DistributedOptions extends GroupOptions {
-  /** Whether to return a `Work` handle instead of a promise. Default false. */
+  /** True if to return a `Work` handle instead of a promise. Default false. */
   asyncOp?: boolean
 }
 

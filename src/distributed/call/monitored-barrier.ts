@@ -9,7 +9,7 @@ import type { GroupOptions } from './call.ts'
 export interface MonitoredBarrierOptions extends GroupOptions {
   /** How long the group's first rank waits for the others. Default 30,000. units: ms. */
   timeoutMs?: number
-  /** Whether the error names all missing ranks, not only the first. Default false, as in PyTorch. */
+  /** True if the error names all missing ranks, not only the first. Default false, as in PyTorch. */
   waitAllRanks?: boolean
   /** The clock. Default: the system's. */
   env?: Env

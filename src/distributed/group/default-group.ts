@@ -2,11 +2,11 @@ import { destroyed } from '../../peer/group/collective-checks.ts'
 import { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { type NewGroupOptions, ProcessGroup } from '../../peer/group/group.ts'
 import { type NonGroupMember, nonGroupMember } from '../../peer/group/non-group-member.ts'
+import { callLauncher } from '../../util/call-launcher.ts'
 import { clippedName } from '../../util/clipped.ts'
 import { setDefaultRanks } from '../../util/default-ranks.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkArgument, checkText } from '../../util/options.ts'
-import { tellLauncher } from '../../util/tell-launcher.ts'
 import { type Joined, joinedName } from '../launcher/joined.ts'
 
 /** As torch.distributed, each context has one default group: this module keeps it, and knows no way to form one. */
@@ -38,7 +38,7 @@ export async function makeDefault(
     }
     current = group
     setDefaultRanks(group)
-    tellLauncher(joinedName, { rank: group.rank, worldSize: group.size } satisfies Joined)
+    callLauncher(joinedName, { rank: group.rank, worldSize: group.size } satisfies Joined)
     return group
   } finally {
     if (joining === abort) joining = undefined

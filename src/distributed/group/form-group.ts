@@ -10,7 +10,7 @@ import { ArgumentTypeError, messageOf, PeerError, TabringError } from '../../uti
 import { formatRanks } from '../../util/format-ranks.ts'
 import { injectedName } from '../../util/injected.ts'
 import { isOf, isSignal, quoted } from '../../util/kind-of.ts'
-import { tell } from '../../util/log.ts'
+import { log } from '../../util/log.ts'
 import { checkArgument, checkChoice, checkOptions, checkTimeout } from '../../util/options.ts'
 import { checkPlace, joinLinks } from '../link/join-links.ts'
 import { type LinkMaker, linkMaker } from '../link/link-maker.ts'
@@ -120,7 +120,7 @@ export async function formGroup(
         : undefined,
       signal,
     })
-    tell(1, 'group', () => `round ${gathered.round}: rank ${gathered.rank} of ${worldSize}`)
+    log(1, 'group', () => `round ${gathered.round}: rank ${gathered.rank} of ${worldSize}`)
     try {
       const socketStore = rendezvous.store instanceof WebSocketStore ? rendezvous.store : undefined
       const iceServers = async () => (await socketStore?.iceServers()) ?? []
@@ -133,7 +133,7 @@ export async function formGroup(
     } finally {
       // It tidies: the group is there, or an error that says more.
       await leaveRound(store, gathered).catch((thrown) =>
-        tell(1, 'group', () => `round ${gathered.round} was not cleaned up: ${messageOf(thrown)}`),
+        log(1, 'group', () => `round ${gathered.round} was not cleaned up: ${messageOf(thrown)}`),
       )
     }
   } catch (thrown) {
@@ -144,7 +144,7 @@ export async function formGroup(
   }
 }
 
-/** Whether a person opened this tab. A launcher starts all ranks itself, and prints what they say. */
+/** Returns whether a person opened this tab. A launcher starts all ranks itself, and prints what they say. */
 const isOpenedByHand = (): boolean => 'document' in globalThis && !(injectedName in globalThis)
 
 /** `isNumbered`: ranks are numbered as they come, so that one address serves all. */
@@ -181,7 +181,7 @@ async function linkRanks(
   const made = await makeLinks({ store, gathered, planned, maker, rtc, relay, signal })
   const { links, failed } = made
   for (const [peer, { kind }] of links)
-    tell(1, 'group', () => `rank ${rank}: linked to rank ${peer} by ${kind}`)
+    log(1, 'group', () => `rank ${rank}: linked to rank ${peer} by ${kind}`)
   let group: ProcessGroup | undefined
   try {
     group = await joinLinks({

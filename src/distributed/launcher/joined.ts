@@ -4,5 +4,5 @@ export interface Joined {
   worldSize: number
 }
 
-/** The name of the page function that takes it, and of a worker's channel: see `tellLauncher`. */
+/** The name of the page function that takes it, and of a worker's channel: see `callLauncher`. */
 export const joinedName = '__tabringJoined'

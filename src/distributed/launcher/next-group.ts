@@ -30,5 +30,5 @@ export const groupVariables: ReadonlySet<string> = new Set([
   'SLURM_NTASKS',
 ])
 
-/** Whether an error of this code is one of the group or the device: the rank keeps its commits, and can train in another group. */
+/** Returns whether an error of this code is one of the group or the device: the rank keeps its commits, and can train in another group. */
 export const endsGroup = (code: string): boolean => /^(peer\.|gpu\.lost$)/.test(code)

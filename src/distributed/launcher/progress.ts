@@ -1,5 +1,5 @@
+import { callLauncher } from '../../util/call-launcher.ts'
 import { checkNumber, checkOptions, type OptionNames } from '../../util/options.ts'
-import { tellLauncher } from '../../util/tell-launcher.ts'
 
 /** Progress of a rank, as shown by the launcher's progress bar. */
 export interface Progress {
@@ -43,5 +43,5 @@ export function reportProgress(progress: Progress): void {
   for (const [name, value] of Object.entries({ step, totalSteps, epoch, epochs, samples })) {
     checkNumber('reportProgress', name, value, isWhole, 'a whole number of 0 or more')
   }
-  tellLauncher(progressName, progress)
+  callLauncher(progressName, progress)
 }

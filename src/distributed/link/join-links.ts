@@ -4,7 +4,7 @@ import { FaultyLink } from '../../peer/link/faulty-link.ts'
 import type { Link } from '../../peer/link/link.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
 import { messageOf, TabringError } from '../../util/errors.ts'
-import { tell } from '../../util/log.ts'
+import { log } from '../../util/log.ts'
 import { checkNumber, isCount } from '../../util/options.ts'
 import { switchValue } from '../../util/switches.ts'
 
@@ -50,12 +50,12 @@ export async function joinLinks(options: JoinOptions): Promise<ProcessGroup> {
   try {
     await Promise.race([group.ready(), ...(failed ? [failed] : [])])
   } catch (error) {
-    tell(1, 'group', () => `epoch ${epoch}: rank ${rank} did not join: ${messageOf(error)}`)
+    log(1, 'group', () => `epoch ${epoch}: rank ${rank} did not join: ${messageOf(error)}`)
     silence?.()
     group.destroy()
     throw error
   }
-  tell(1, 'group', () => `epoch ${epoch}: rank ${rank} of ${worldSize} has its neighbours`)
+  log(1, 'group', () => `epoch ${epoch}: rank ${rank} of ${worldSize} has its neighbours`)
   return group
 }
 

@@ -103,7 +103,7 @@ function environmentAddress(): string {
   return server.replace(/#.*/, '') + formatFragment({ key: env.ROOM_KEY })
 }
 
-/** Whether this page or worker came by HTTPS: browsers keep those from opening a connection that is not sealed. */
+/** Returns whether this page or worker came by HTTPS: browsers keep those from opening a connection that is not sealed. */
 const isHttps = (): boolean =>
   (globalThis as { location?: { origin?: string } }).location?.origin?.startsWith('https:') ?? false
 

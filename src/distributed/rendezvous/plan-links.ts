@@ -12,9 +12,9 @@ export const topologies = ['auto', 'mesh', 'ring'] as const
 /** Which ranks are linked: every pair, each to the next, or by the number of ranks. */
 export type Topology = (typeof topologies)[number]
 
-/** Whether `auto` may send data through the signaling server where no other way leads. */
+/** True if `auto` may send data through the signaling server where no other way leads. */
 export const relayChoices = ['off', 'fallback'] as const
-/** Whether `auto` may send data through the signaling server if there is no other path. */
+/** True if `auto` may send data through the signaling server if there is no other path. */
 export type RelayChoice = (typeof relayChoices)[number]
 
 /** Where a rank is, as far as the others need to know. */

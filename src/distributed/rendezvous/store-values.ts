@@ -17,7 +17,7 @@ export async function putFirst(store: Store, key: string, value: string): Promis
   return decode(await store.compareSet(key, '', value))
 }
 
-/** Whether all keys are there within a time. units: ms. */
+/** Returns whether all keys are there within a time. units: ms. */
 export async function appear(
   store: Store,
   keys: readonly string[],

@@ -23,7 +23,7 @@ export interface SpawnOptions {
   nprocs?: number
   /** Arguments of `main` after the rank; each worker gets a copy. */
   args?: readonly unknown[]
-  /** Whether to wait for the workers to end. False: return a `ProcessContext` at once. Default true. */
+  /** True if to wait for the workers to end. False: return a `ProcessContext` at once. Default true. */
   join?: boolean
   /** Terminates the workers; `spawn` rejects with its reason. */
   signal?: AbortSignal

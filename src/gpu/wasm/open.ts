@@ -1,5 +1,5 @@
 import { GpuError, messageOf } from '../../util/errors.ts'
-import { tell } from '../../util/log.ts'
+import { log } from '../../util/log.ts'
 import { compileKernel } from '../../wasm/compile-kernel.ts'
 import { type AdapterFacts, Gpu } from '../device.ts'
 import { shareCores } from '../num-threads.ts'
@@ -28,7 +28,7 @@ export async function openWasm(compile: CompileKernel = compileKernel, why = '')
     hasSubgroups: false,
     hasTimestamps: true,
   }
-  tell(1, 'device', () => `cpu: ${facts.description}`)
+  log(1, 'device', () => `cpu: ${facts.description}`)
   // It has what this library uses of a GPUDevice.
   return new Gpu(device as unknown as GPUDevice, facts, { type: 'cpu', index: 0 })
 }

@@ -32,7 +32,7 @@ export class WorkQueue {
     queueMicrotask(() => this.#work())
   }
 
-  /** Whether all is done. */
+  /** Returns whether all is done. */
   get isIdle(): boolean {
     return !this.#isWorking
   }
@@ -89,7 +89,7 @@ export class WorkQueue {
 
 class Act implements Command {
   readonly #act: () => void
-  /** Whether tasks wait for it. */
+  /** True if tasks wait for it. */
   readonly isAwaited: boolean
 
   constructor(act: () => void, isAwaited = false) {

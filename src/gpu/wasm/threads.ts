@@ -342,7 +342,7 @@ function later(ms: number, run: () => void): void {
   if (typeof timer === 'object') timer.unref()
 }
 
-/** Whether the caller may sleep: a page's own thread may not. */
+/** Returns whether the caller may sleep: a page's own thread may not. */
 function canSleep(words: Int32Array): boolean {
   try {
     Atomics.wait(words, at.open, 1, 0)

@@ -1,6 +1,6 @@
 import { PassClock } from '../../gpu/clock.ts'
 import type { Gpu } from '../../gpu/device.ts'
-import { tell } from '../../util/log.ts'
+import { log } from '../../util/log.ts'
 import { isTracing, span } from '../../util/spans.ts'
 import { switchValue } from '../../util/switches.ts'
 import type { PhaseRange, PhaseShares } from '../plan/phases.ts'
@@ -100,7 +100,7 @@ export class Profile {
     this.#total(total, 'timestamps')
     if (!isPowerOfTwo(this.#runs)) return
     const means = this.#sums.map((sum) => sum / this.#summed)
-    tell(
+    log(
       2,
       'kernels',
       () =>
@@ -121,7 +121,7 @@ export class Profile {
   }
 
   #total(ms: number, by: string): void {
-    tell(
+    log(
       2,
       'kernels',
       () => `${this.#name}, run ${this.#runs} by ${by}: ${formatTotals(this.#rows, ms)}`,

@@ -1,4 +1,5 @@
 import { adapterLine } from '../../util/adapter-words.ts'
+import { callLauncher, deviceName } from '../../util/call-launcher.ts'
 import {
   currentDevice,
   type Device,
@@ -11,7 +12,6 @@ import {
 } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { switchValue } from '../../util/switches.ts'
-import { deviceName, tellLauncher } from '../../util/tell-launcher.ts'
 import { type ChosenDevice, chooseDevice } from './choose-device.ts'
 import { type AnyRuntime, openRuntime, Runtime } from './runtime.ts'
 
@@ -34,7 +34,7 @@ export function runtimeOf(spec: DeviceSpec, why?: string): Promise<AnyRuntime> {
   opened.set(key, opening)
   const forget = () => opened.delete(key)
   opening.then((runtime) => {
-    tellLauncher(deviceName, adapterLine(runtime.facts))
+    callLauncher(deviceName, adapterLine(runtime.facts))
     if (runtime instanceof Runtime) runtime.gpu.lost.then(forget)
   }, forget)
   return opening

@@ -1,7 +1,7 @@
 import { type Gpu, rejected } from '../../gpu/device.ts'
 import type { CompiledPipeline } from '../../gpu/pipeline.ts'
 import { loadPart } from '../../util/load-part.ts'
-import { tell } from '../../util/log.ts'
+import { log } from '../../util/log.ts'
 import { isTracing } from '../../util/spans.ts'
 import { switchValue } from '../../util/switches.ts'
 import type { Profile } from '../inside/profile.ts'
@@ -145,7 +145,7 @@ export class GpuProgram implements StepProgram {
     gpu.check()
     if (invalid && !tooMuch) throw rejected(invalid.message)
     if (!tooMuch) {
-      if (inside) tell(3, 'plan', () => inside.describePlan(prepared, program.memory, runtime))
+      if (inside) log(3, 'plan', () => inside.describePlan(prepared, program.memory, runtime))
       return program
     }
     const { deviceBytes, ioBytes } = program.memory

@@ -1,6 +1,6 @@
 import { formatDevice, type PlacedDevice } from '../../util/device.ts'
 import { GpuError } from '../../util/errors.ts'
-import { tell } from '../../util/log.ts'
+import { log } from '../../util/log.ts'
 import { bytesOf } from '../../util/shape.ts'
 import { type Phase, phases } from '../plan/phases.ts'
 import type { Prepared, TracedStep } from '../plan/prepare.ts'
@@ -111,7 +111,7 @@ export class SplitProgram implements StepProgram {
       chosen: Object.assign({}, ...all.map(({ chosen }) => chosen)),
     }
     this.#scalars = new Float32Array(Math.max(1, trace.scalars.size))
-    tell(3, 'plan', () =>
+    log(3, 'plan', () =>
       parts
         .map(
           ({ device, sentBytes, program: { prepared, memory } }) =>

@@ -46,7 +46,7 @@ function problemOf(
   return { sizes, mask, attrs }
 }
 
-/** Whether rows fit into registers and nothing is empty. */
+/** Returns whether rows fit into registers and nothing is empty. */
 const fitsFlash = ({ batch, heads, tq, tk, d }: AttentionSizes) =>
   d <= maxRow && batch * heads * tq * tk * d > 0
 
@@ -54,7 +54,7 @@ const fitsFlash = ({ batch, heads, tq, tk, d }: AttentionSizes) =>
 const productFlops = ({ batch, heads, tq, tk, d }: AttentionSizes, { isCausal }: AttentionAttrs) =>
   (2 * batch * heads * tq * tk * d) / (isCausal ? 2 : 1)
 
-/** Whether `direct` can run a call: as `flash`, in float32, with rows enough for an invocation to own several. */
+/** Returns whether `direct` can run a call: as `flash`, in float32, with rows enough for an invocation to own several. */
 function runsDirect(call: OpCall<AttentionAttrs>, first: number): boolean {
   const { sizes, attrs } = problemOf('attention', call, first)
   return fitsFlash(sizes) && !sizes.isHalf && fitsDirect(attrs) && sizes.tq >= 5

@@ -26,7 +26,7 @@ const rowsFor = (units: number): number => (units <= 4 ? 4 : units <= 8 ? 2 : 1)
 /** The same in backward, where a row has two or three vectors more and the text of two sides compiles for as long as it is. */
 const gradRowsFor = (units: number): number => (units <= 8 ? 2 : 1)
 
-/** Whether the busiest dispatch stays within the bindings that every device has: gradients by keys and values from three tensors. */
+/** Returns whether the busiest dispatch stays within the bindings that every device has: gradients by keys and values from three tensors. */
 export const fitsDirect = (attrs: AttentionAttrs): boolean =>
   projectionsOf(attrs.layout) === 1 || attrs.mask === null || attrs.dropout === null
 

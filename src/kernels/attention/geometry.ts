@@ -27,7 +27,7 @@ export interface AttentionAttrs extends HalfAttrs {
   readonly isSequenceFirst?: boolean
   /** Factor of the scores. */
   readonly scale: number
-  /** Whether query i sees keys 0 to i alone. */
+  /** True if query i sees keys 0 to i alone. */
   readonly isCausal: boolean
   /** What the mask, if there is one, means: added to the scores; 0 where a key is not seen; not 0 where it is not seen. */
   readonly mask: 'additive' | 'boolean' | 'hidden' | null
@@ -47,9 +47,9 @@ export interface AttentionSizes {
   readonly tk: number
   /** Elements of one query. */
   readonly d: number
-  /** Whether queries, keys and values are f16. */
+  /** True if queries, keys and values are f16. */
   readonly isHalf: boolean
-  /** Whether o is f16. */
+  /** True if o is f16. */
   readonly isOutputHalf: boolean
   /** The shape of the output. */
   readonly output: Shape

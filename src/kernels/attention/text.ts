@@ -26,13 +26,13 @@ export interface AttentionText {
   readonly attrs: AttentionAttrs
   /** Fours in a row; the last one is filled up with zeros. */
   readonly units: number
-  /** Whether rows are bound as vec4. */
+  /** True if rows are bound as vec4. */
   readonly isWide: boolean
   readonly element: 'f32' | 'vec4<f32>'
   /** The elements of o, and of the gradients by the projections. */
   readonly outputElement: 'f32' | 'vec4<f32>' | HalfElement
   readonly gradientElement: 'f32' | 'vec4<f32>' | HalfElement
-  /** Whether queries, keys and values are f16. */
+  /** True if queries, keys and values are f16. */
   readonly isHalf: boolean
   /** Expression: where row t of head h of sample b begins. */
   start(tensor: RowTensor, t: string): string

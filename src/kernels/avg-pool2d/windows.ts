@@ -8,9 +8,9 @@ export interface SlidingWindows {
   readonly kernel: readonly [number, number]
   readonly stride: readonly [number, number]
   readonly padding: readonly [number, number]
-  /** Whether a last window that hangs over the padded image counts too. */
+  /** True if a last window that hangs over the padded image counts too. */
   readonly ceilMode: boolean
-  /** Whether padding counts in the mean's divisor. */
+  /** True if padding counts in the mean's divisor. */
   readonly countIncludePad: boolean
 }
 

@@ -23,7 +23,7 @@ import { normSizes } from './sizes.ts'
 
 export interface BatchNormGradAttrs extends HalfAttrs {
   readonly eps: number
-  /** Whether mean and variance are x's own, so that dx has their share. */
+  /** True if mean and variance are x's own, so that dx has their share. */
   readonly isBatch: boolean
   /** How many of the first rows made mean and variance; null: all. */
   readonly count: ScalarSlot | null

@@ -172,7 +172,7 @@ interface Sample {
   readonly operands?: readonly Shape[]
   readonly momentum?: number | null
   readonly fill?: Case['fill']
-  /** Whether x and operands as large as it are f16, and y too. */
+  /** True if x and operands as large as it are f16, and y too. */
   readonly half?: boolean
   /** Scalar 1 says how many rows count. */
   readonly scalars?: readonly number[]

@@ -11,7 +11,7 @@ export interface Epilogue {
   readonly wgsl: string
   /** Expression of operand `index` (from 0) at these coordinates. */
   operandAt(index: number, n: string, c: string, y: string, x: string): string
-  /** Whether operand `index` takes different values inside one plane. */
+  /** Returns whether operand `index` takes different values inside one plane. */
   variesInPlane(index: number): boolean
   /** WGSL lines and result name of the chain, with `sum` the accumulator and `operands` expressions. */
   inline(

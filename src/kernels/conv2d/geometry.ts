@@ -31,7 +31,7 @@ export interface ConvGradInputAttrs extends ConvAttrs {
 
 export interface ConvGradWeightAttrs extends ConvWindow {
   readonly kernel: readonly [number, number]
-  /** Whether db[O], the sum of dy over N, OH and OW, comes along as a second output. */
+  /** True if db[O], the sum of dy over N, OH and OW, comes along as a second output. */
   readonly rowSums: boolean
 }
 

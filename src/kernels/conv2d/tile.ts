@@ -43,7 +43,7 @@ export interface TiledConv {
   /** Where output row r, column s goes: row `r * stride[0] + offset[0]`, column `s * stride[1] + offset[1]`, of the tensor's planes. */
   readonly output: { stride: readonly [number, number]; offset: readonly [number, number] }
   readonly epilogue: readonly Step[]
-  /** Whether the output is f16, two neighbours to a word: columns are then even, and dispatches make whole rows. */
+  /** True if the output is f16, two neighbours to a word: columns are then even, and dispatches make whole rows. */
   readonly isHalf: boolean
 }
 

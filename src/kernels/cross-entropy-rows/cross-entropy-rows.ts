@@ -16,7 +16,7 @@ import { rowsReference } from './cross-entropy-rows.ref.ts'
 
 /** Classes lie along axis 1; further axes, and axis 0, number the rows. */
 export interface CrossEntropyRowsAttrs {
-  /** Whether x are logits, or else log-probabilities. */
+  /** True if x are logits, or else log-probabilities. */
   readonly isLogits: boolean
   /** The part of each target's probability that is spread over all classes. */
   readonly smoothing: number

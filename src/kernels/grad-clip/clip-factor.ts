@@ -66,7 +66,7 @@ export const joinStats = defineOp<{ readonly norm: NormKind }>({
 export interface ClipFactorAttrs {
   readonly norm: NormKind
   readonly maxNorm: ScalarSlot
-  /** Whether an infinite or NaN norm leaves the update out. */
+  /** True if an infinite or NaN norm leaves the update out. */
   readonly skipsNonfinite?: boolean
 }
 

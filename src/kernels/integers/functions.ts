@@ -4,7 +4,7 @@ export interface IntegerFunction {
   /** An expression; operands are names or literals of type i32. */
   wgsl(...args: string[]): string
   reference(...args: number[]): number
-  /** Whether the result is a truth: f32, 1 or 0. */
+  /** True if the result is a truth: f32, 1 or 0. */
   readonly isComparison?: true
 }
 
@@ -69,11 +69,11 @@ export type IntegerFunctionName = keyof typeof integerFunctions
 /** Of exponents of i32; a higher power of 2 is 0 in i32. */
 const largestExponent = 31
 
-/** Whether `pow` is one of integers: of PyTorch's negative exponents it refuses, and of tensors of them, results are f32 here. */
+/** Returns whether `pow` is one of integers: of PyTorch's negative exponents it refuses, and of tensors of them, results are f32 here. */
 export const isIntegerExponent = (value: unknown): boolean =>
   typeof value === 'number' && value >= 0 && value <= largestExponent
 
-/** Whether a number can be an operand beside i32 tensors. */
+/** Returns whether a number can be an operand beside i32 tensors. */
 export const isI32 = (value: number): boolean => Number.isInteger(value) && (value | 0) === value
 
 /** A WGSL literal; the minimum of i32 has no literal. */

@@ -23,7 +23,7 @@ export interface IntegerMapAttrs {
 
 const functionOf = ({ fn }: IntegerMapAttrs): IntegerFunction => integerFunctions[fn]
 
-/** Whether an input is `where`'s condition, which may be of any type. */
+/** Returns whether an input is `where`'s condition, which may be of any type. */
 const isCondition = ({ fn, args }: IntegerMapAttrs, input: number): boolean => {
   const [first] = args
   return fn === 'where' && 'input' in first && first.input === input

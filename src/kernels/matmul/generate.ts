@@ -39,12 +39,12 @@ export interface Side {
   readonly count: number
   /** M for a, N for b. */
   readonly size: number
-  /** Whether neighbours in memory are neighbours in k. */
+  /** True if neighbours in memory are neighbours in k. */
   readonly isAlongK: boolean
-  /** Whether 4 neighbours in memory are loaded at once. */
+  /** True if 4 neighbours in memory are loaded at once. */
   readonly isWide: boolean
   readonly isHalf: boolean
-  /** Whether each element is loaded as a vector of it. */
+  /** True if each element is loaded as a vector of it. */
   readonly isSpread?: boolean
   /** How many elements rows in memory are apart. */
   readonly lead: number
@@ -52,7 +52,7 @@ export interface Side {
   readonly first: string
 }
 
-/** Whether every row of every batch begins at a multiple of 4 elements. */
+/** Returns whether every row of every batch begins at a multiple of 4 elements. */
 const isAligned = ({ lead, offset, strides }: Layout): boolean =>
   [lead, offset, ...strides].every((step) => step % 4 === 0)
 
@@ -216,7 +216,7 @@ export const outputTarget = (problem: MatmulProblem): StoreTarget => ({
   offset: { c: startOf(problem, problem.layouts.c) === '' ? '' : 'c_first', sums: '' },
 })
 
-/** Whether a tile's columns are stored 4 at a time. */
+/** Returns whether a tile's columns are stored 4 at a time. */
 export const isStoreWide = ({ n, layouts }: MatmulProblem, cols: number): boolean =>
   n % 4 === 0 && cols % 4 === 0 && isAligned(layouts.c)
 

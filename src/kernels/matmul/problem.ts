@@ -58,9 +58,9 @@ export interface MatmulProblem {
     readonly operands: readonly boolean[]
     readonly c: boolean
   }
-  /** Whether a second output [M] takes the sums of a over k. */
+  /** True if a second output [M] takes the sums of a over k. */
   readonly rowSums: boolean
-  /** Whether a second output [N] takes the sums of b over k instead. */
+  /** True if a second output [N] takes the sums of b over k instead. */
   readonly colSums: boolean
 }
 

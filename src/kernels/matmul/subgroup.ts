@@ -31,7 +31,7 @@ export interface SubgroupTile extends RegisterTile {
 /** Steps of k a round; subgroup sizes are powers of two, so that rounds divide them. */
 const unroll = 4
 
-/** Whether shaders may shuffle, a subgroup has the lanes of a round, and none is larger than the workgroup. */
+/** Returns whether shaders may shuffle, a subgroup has the lanes of a round, and none is larger than the workgroup. */
 export const hasShuffles = ({ subgroupSizes }: KernelLimits, { threads }: SubgroupTile): boolean =>
   subgroupSizes !== undefined &&
   subgroupSizes.smallest >= unroll &&

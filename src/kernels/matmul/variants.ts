@@ -8,7 +8,7 @@ import { invocationsOf, tiledKernel, type WorkgroupTile, workgroupBytesOf } from
 const isEmpty = (problem: MatmulProblem) =>
   batchCount(problem) * problem.m * problem.k * problem.n === 0
 
-/** Whether a tile is worth trying: nothing is empty, at least half of the first tile is c, and of all that wide tiles cover. */
+/** Returns whether a tile is worth trying: nothing is empty, at least half of the first tile is c, and of all that wide tiles cover. */
 function fits(problem: MatmulProblem, rows: number, cols: number): boolean {
   const { m, n } = problem
   if (isEmpty(problem) || 2 * m < rows || 2 * n < cols) return false

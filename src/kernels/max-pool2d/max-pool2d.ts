@@ -20,7 +20,7 @@ export interface MaxPoolAttrs extends HalfAttrs {
   readonly padding: readonly [number, number]
   /** Distance of a window's neighbouring pixels; default 1. */
   readonly dilation?: readonly [number, number]
-  /** Whether a last window that hangs over the image counts too; default false. */
+  /** True if a last window that hangs over the image counts too; default false. */
   readonly ceilMode?: boolean
 }
 
@@ -47,7 +47,7 @@ function countWindows(
   return (count - 1) * stride >= size + padding ? count - 1 : count
 }
 
-/** Whether a window that begins in the padding has no pixel of the image between there and its first tap beyond it. */
+/** Returns whether a window that begins in the padding has no pixel of the image between there and its first tap beyond it. */
 function stepsOver(
   size: number,
   count: number,

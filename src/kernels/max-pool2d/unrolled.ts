@@ -76,7 +76,7 @@ export function unrolledPool(sizes: PoolSizes, call: OpCall<unknown>): Dispatch[
   })
 }
 
-/** Whether the pixels of a block's row make whole words of f16. */
+/** Returns whether the pixels of a block's row make whole words of f16. */
 export const blocksMakeWords = ({ W, SW, PW }: PoolSizes): boolean =>
   [W, SW, PW].every((size) => size % 2 === 0)
 

@@ -13,7 +13,7 @@ export interface NormAttrs extends HalfAttrs {
   readonly groups: number
   readonly span: number
   readonly eps: number
-  /** Whether the mean is taken off first; RMS normalisation leaves it. */
+  /** True if the mean is taken off first; RMS normalisation leaves it. */
   readonly isCentered: boolean
 }
 
@@ -28,7 +28,7 @@ export interface NormSizes {
   readonly channelsPerRow: number
 }
 
-/** Whether rows are read and stored four elements at a time. */
+/** Returns whether rows are read and stored four elements at a time. */
 export const isInFours = ({ size, span }: Pick<NormAttrs, 'size' | 'span'>): boolean =>
   size % 4 === 0 && (span === 1 || span % 4 === 0)
 

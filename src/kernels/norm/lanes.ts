@@ -28,7 +28,7 @@ export function laneLayout(sizes: NormSizes) {
   return { isWide, perRow, lanes, units: ceilDiv(perRow, lanes), rowsAtOnce: threads / lanes }
 }
 
-/** Whether a row fits into the lanes' registers. */
+/** Returns whether a row fits into the lanes' registers. */
 export const fitsLanes = (sizes: NormSizes): boolean => laneLayout(sizes).units <= maxUnits
 
 function pieces(sizes: NormSizes) {
@@ -41,7 +41,7 @@ function pieces(sizes: NormSizes) {
   const each = (line: (unit: number) => string) =>
     Array.from({ length: units }, (_, unit) => `  ${line(unit)}`).join('\n')
   const isPartial = perRow % lanes !== 0
-  /** Whether unit number `unit` of this lane lies in the row. */
+  /** Returns whether unit number `unit` of this lane lies in the row. */
   const inside = (unit: number) =>
     isPartial && unit === units - 1 ? `is_row && lane + ${unit * lanes}u < PER_ROW` : 'is_row'
   /** The channel of a unit, as index into weight and bias: element or four of them where span is 1. */

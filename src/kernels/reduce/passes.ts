@@ -141,7 +141,7 @@ function loadWgsl(
   ].join('\n')
 }
 
-/** Whether a source has an element for each of the shape's, in the same order. */
+/** Returns whether a source has an element for each of the shape's, in the same order. */
 const sameElements = (source: Shape, shape: Shape): boolean =>
   sameShape(
     source.filter((size) => size !== 1),

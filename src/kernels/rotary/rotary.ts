@@ -12,9 +12,9 @@ export interface RotaryAttrs {
   readonly inner: number
   readonly turned: number
   readonly positions: number
-  /** Whether pairs are neighbours; else element i pairs with i + width / 2. */
+  /** True if pairs are neighbours; else element i pairs with i + width / 2. */
   readonly isInterleaved: boolean
-  /** Whether rows are turned back. */
+  /** True if rows are turned back. */
   readonly isInverse: boolean
 }
 

@@ -105,7 +105,7 @@ export const softmax = pointwise('softmax', false)
 export const logSoftmax = pointwise('logSoftmax', true)
 
 export interface SoftmaxGradAttrs extends AxisAttrs {
-  /** Whether the result is the logarithm. */
+  /** True if the result is the logarithm. */
   readonly isLog: boolean
 }
 

@@ -37,5 +37,5 @@ export const receive: Op<EndAttrs> = defineOp<EndAttrs>({
   cases: [],
 })
 
-/** Whether an op is an end of a transfer. */
+/** Returns whether an op is an end of a transfer. */
 export const isEnd = (op: Op): boolean => op === (send as Op) || op === (receive as Op)

@@ -9,7 +9,7 @@ export interface Slice {
   readonly length: number
 }
 
-/** Whether the slice can be read and written four elements at a time. */
+/** Returns whether the slice can be read and written four elements at a time. */
 export const isAligned = ({ start, length }: Slice): boolean =>
   length > 0 && start % 4 === 0 && length % 4 === 0
 

@@ -18,7 +18,7 @@ function signedOffset(coordinates: readonly string[], strides: readonly number[]
   return [`${offset}u`, ...terms].join(' ')
 }
 
-/** Whether a strided tensor can be copied 4 neighbours at a time. */
+/** Returns whether a strided tensor can be copied 4 neighbours at a time. */
 export function isWideCopy(from: Strided): boolean {
   const { sizes, strides } = mergeAxes(from.shape, [from.strides])
   const last = sizes.length - 1

@@ -22,7 +22,7 @@ export const wholeRegion = (shape: Shape): Region => ({
   step: shape.map(() => 1),
 })
 
-/** Whether a region of that size lies inside. */
+/** Returns whether a region of that size lies inside. */
 export const isInside = ({ axes, start, step }: Region, small: Shape, large: Shape): boolean =>
   axes.length === small.length &&
   start.length === large.length &&

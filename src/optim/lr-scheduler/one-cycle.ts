@@ -26,7 +26,7 @@ export interface OneCycleOptions {
   pctStart?: number
   /** Default `cos`. */
   annealStrategy?: 'cos' | 'linear'
-  /** Whether momentum (or Adam's first beta) cycles inversely to the learning rate; default true. */
+  /** True if momentum (or Adam's first beta) cycles inversely to the learning rate; default true. */
   cycleMomentum?: boolean
   /** Default 0.85. */
   baseMomentum?: number | readonly number[]

@@ -17,7 +17,7 @@ import {
 import { checkState, numbers, type StateField } from './state.ts'
 
 export interface PlateauOptions {
-  /** Whether the metric should fall or rise; default `min`. */
+  /** True if the metric should fall or rise; default `min`. */
   mode?: 'min' | 'max'
   /** Factor for the learning rates; default 0.1. */
   factor?: number
@@ -25,7 +25,7 @@ export interface PlateauOptions {
   patience?: number
   /** Smallest change that counts as an improvement; default 1e-4. */
   threshold?: number
-  /** Whether the threshold is relative to the best value or absolute; default `rel`. */
+  /** True if the threshold is relative to the best value or absolute; default `rel`. */
   thresholdMode?: 'rel' | 'abs'
   /** Number of epochs to ignore after a reduction; default 0. */
   cooldown?: number

@@ -11,7 +11,7 @@ export interface StateField {
   readonly key: string
   readonly isValid: (value: never) => boolean
   readonly expected: string
-  /** Whether the constructor takes it as an argument of that name. */
+  /** True if the constructor takes it as an argument of that name. */
   readonly isArgument?: boolean
 }
 

@@ -52,7 +52,7 @@ export class Sent {
 }
 
 export interface RecvOptions {
-  /** Whether `backward` sends the gradient back; default true. */
+  /** True if `backward` sends the gradient back; default true. */
   readonly requiresGrad?: boolean
 }
 

@@ -21,7 +21,7 @@ export interface ScheduleOptions {
   readonly lossFn?: (output: Tensor, target: Tensor) => Tensor
   /** What backward begins with: `(loss) => scaler.scale(loss)` with a GradScaler. Default: the loss. */
   readonly scaled?: (loss: Tensor) => Tensor
-  /** Whether a device computes while its sends are in flight; default true. False is for comparison. */
+  /** True if a device computes while its sends are in flight; default true. False is for comparison. */
   readonly overlapsSends?: boolean
 }
 

@@ -34,7 +34,7 @@ export interface FullyShardOptions {
    */
   readonly mesh?: DeviceMesh
   /**
-   * Whether whole parameters are freed after forward and gathered again in backward. False keeps them in memory until backward has read
+   * True if whole parameters are freed after forward and gathered again in backward. False keeps them in memory until backward has read
    * them, and saves a third of the bytes that are sent. Default true.
    */
   readonly reshardAfterForward?: boolean

@@ -103,10 +103,10 @@ export class MemberLinks {
     this.#inboxes.set(id, inbox)
     const end = () => {
       this.#hasEnded(link)
-      const tell = () => {
+      const reportEnd = () => {
         if (this.#links.get(id) === link) this.#listener.ended(id)
       }
-      inbox.put(0, tell, Number.POSITIVE_INFINITY)
+      inbox.put(0, reportEnd, Number.POSITIVE_INFINITY)
     }
     link.onend = end
     link.oncontrol = (payload) => {

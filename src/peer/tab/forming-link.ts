@@ -74,7 +74,7 @@ export class FormingLink {
     const { parts, key } = this.#options
     const isUp = voteIn(data)
     if (isUp === undefined) parts.signal(key, attempt, data)
-    else this.#vote.tell(isUp)
+    else this.#vote.receive(isUp)
   }
 
   /** Forms no further, and reports nothing. What it was made of ends with its parts. */

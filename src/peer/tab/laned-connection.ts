@@ -2,7 +2,7 @@ import * as v from 'valibot'
 import { type Env, systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
 import type { JsonValue } from '../../util/json-value.ts'
-import { tell } from '../../util/log.ts'
+import { log } from '../../util/log.ts'
 import { switchValue } from '../../util/switches.ts'
 import { wayLength } from './round-trip.ts'
 import { WebRtcConnection, type WebRtcOptions, type WebRtcStats } from './webrtc.ts'
@@ -157,7 +157,7 @@ export class LanedConnection {
             )
           : null
       count = given ?? lanesFor(roundTripMs!)
-      tell(1, 'link', () => {
+      log(1, 'link', () => {
         const why = roundTripMs === null ? 'as set' : `round trip ${roundTripMs.toFixed(1)} ms`
         return `to ${peerName}: ${count} ${count === 1 ? 'lane' : 'lanes'} (${why})`
       })

@@ -30,7 +30,7 @@ export class LinkVote {
   }
 
   /** Takes the other side's vote. */
-  tell(isUp: boolean): void {
+  receive(isUp: boolean): void {
     this.#hear(isUp)
   }
 

@@ -56,7 +56,7 @@ export interface LobbyLinksOptions {
   /** To a neighbour, sealed. */
   readonly send: (to: string, data: JsonValue) => void
   /** Undefined: nothing is known. */
-  readonly tell: (toNext: ToNext | undefined) => void
+  readonly report: (toNext: ToNext | undefined) => void
 }
 
 const wordSchema = v.union([
@@ -89,7 +89,7 @@ export class LobbyLinks {
     if (next?.id !== this.#next?.peer.id) {
       this.#next?.close()
       this.#next = next && new Calling(this.#options, next)
-      this.#options.tell(undefined)
+      this.#options.report(undefined)
     }
     if (previous?.id !== this.#previous?.peer.id) {
       this.#previous?.close()
@@ -209,7 +209,7 @@ class Calling {
 
   async #measure(way: LobbyWay, call: number, count: number): Promise<void> {
     if (this.#call !== call) return
-    const { env, tell } = this.#options
+    const { env, report } = this.#options
     this.#cancel = env.after(answerMs, () => this.#failed(call))
     let trips: readonly number[]
     try {
@@ -223,7 +223,7 @@ class Calling {
     this.#cancel = env.after(measureEveryMs, () => void this.#measure(way, call, laterTrips))
     this.#failures = 0
     this.#tripsMs = [...this.#tripsMs, ...trips].slice(-keptTrips)
-    tell({ id: this.peer.id, us: medianUs(this.#tripsMs) })
+    report({ id: this.peer.id, us: medianUs(this.#tripsMs) })
   }
 
   /** There is no way: another call comes later. One that nobody heard may have come too early for the other page: it is made again at once. */
@@ -238,7 +238,7 @@ class Calling {
     }
     const waitMs = Math.min(againMaxMs, againMs * 2 ** this.#failures++)
     this.#cancel = this.#options.env.after(waitMs, () => this.#begin())
-    this.#options.tell({ id: this.peer.id, us: null })
+    this.#options.report({ id: this.peer.id, us: null })
   }
 
   /** Takes the end of a link that was up: its tab has gone, which the room will report, or its network has changed. */
@@ -246,7 +246,7 @@ class Calling {
     if (this.#call !== call) return
     this.#drop()
     this.#cancel = this.#options.env.after(settleMs, () => this.#begin())
-    this.#options.tell(undefined)
+    this.#options.report(undefined)
   }
 
   /** Drops this call: its results from now on mean nothing. */

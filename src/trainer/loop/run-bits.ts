@@ -125,7 +125,7 @@ export class RunBits {
    * Tells who trains from `step` on, and what is news to this rank: what ranks of earlier groups have found, and who is unlike the run.
    * `samples`: of a full batch, by rank.
    */
-  tell(step: number, samples: readonly number[], rank: number): void {
+  report(step: number, samples: readonly number[], rank: number): void {
     const { proof } = this.#log
     if (proof) {
       const members = this.#bits.map(({ who, proof: own }, at) => ({
@@ -136,13 +136,13 @@ export class RunBits {
       }))
       this.#onEvent({ event: 'group', step, members, proof, rank })
     }
-    const tell = (found: Omit<Extract<RunEvent, { event: 'unlike' }>, 'event' | 'rank'>) => {
+    const report = (found: Omit<Extract<RunEvent, { event: 'unlike' }>, 'event' | 'rank'>) => {
       this.#reported = found.text
       this.#onEvent({ event: 'unlike', ...found, rank })
     }
-    if (this.#before && !this.#knows) tell({ ...this.#before, ranks: [] })
+    if (this.#before && !this.#knows) report({ ...this.#before, ranks: [] })
     const unlike = this.#unlike
-    if (unlike && unlike.text !== this.#reported) tell({ step, ...unlike, isLasting: true })
+    if (unlike && unlike.text !== this.#reported) report({ step, ...unlike, isLasting: true })
   }
 }
 

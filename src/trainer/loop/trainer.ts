@@ -438,7 +438,7 @@ export class Trainer {
     await parts.limits?.agree(replicas)
     const took = received.map((one) => one.took)
     const assigned = setup.assignment?.(took, this.#bits.areChecked) ?? []
-    this.#bits.tell(states.start.step, assigned, rank)
+    this.#bits.report(states.start.step, assigned, rank)
     await states.keepResumed()
   }
 

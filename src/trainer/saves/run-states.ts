@@ -55,7 +55,7 @@ export class RunStates {
         const { writeRun } = await checkpointing()
         return writeRun(run, this.#place, isKept)
       },
-      tell: (event) => options.onEvent({ ...event, rank: this.#rank }),
+      report: (event) => options.onEvent({ ...event, rank: this.#rank }),
       now: () => performance.now(),
     })
   }

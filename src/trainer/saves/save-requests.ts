@@ -31,7 +31,7 @@ export type SaveEvent = WithoutRank<Extract<RunEvent, { event: 'checkpoint' | 'u
 export interface SavesOptions {
   /** Writes on this rank alone; returns the file's name. */
   readonly write: (run: ReadRun, isKept: boolean) => Promise<string>
-  readonly tell: (event: SaveEvent) => void
+  readonly report: (event: SaveEvent) => void
   /** units: ms; any origin. */
   readonly now: () => number
 }
@@ -86,7 +86,7 @@ export class Saves {
     run: ReadRun,
     { beganMs, isDue, isHeld }: { beganMs: number; isDue: boolean; isHeld: boolean },
   ): Promise<void> {
-    const { now, write, tell } = this.#options
+    const { now, write, report } = this.#options
     if (isHeld) this.#held = run
     const waiting = this.#waiting.splice(0)
     const isKept = waiting.length > 0
@@ -94,7 +94,7 @@ export class Saves {
     if (!isKept && !isByItself) return
     try {
       const name = await write(run, isKept)
-      this.#tell(run, name, isKept)
+      this.#report(run, name, isKept)
       for (const { resolve } of waiting) resolve({ step: run.step, name })
     } catch (thrown) {
       for (const { reject } of waiting) reject(thrown)
@@ -102,7 +102,7 @@ export class Saves {
       const code = thrown instanceof TabringError ? thrown.code : ''
       // Once is enough until a save succeeds.
       if (!this.#hasFailed)
-        tell({ event: 'unsaved', step: run.step, code, text: messageOf(thrown) })
+        report({ event: 'unsaved', step: run.step, code, text: messageOf(thrown) })
       this.#hasFailed = true
       if (this.#dueMs !== Number.POSITIVE_INFINITY) this.#dueMs = now() + retryMs
       return
@@ -131,11 +131,11 @@ export class Saves {
 
   async #writeKept(run: ReadRun): Promise<SavedFile> {
     const name = await this.#options.write(run, true)
-    this.#tell(run, name, true)
+    this.#report(run, name, true)
     return { step: run.step, name }
   }
 
-  #tell({ step, isBest }: ReadRun, name: string, isKept: boolean): void {
-    this.#options.tell({ event: 'checkpoint', step, name, isBest, isKept })
+  #report({ step, isBest }: ReadRun, name: string, isKept: boolean): void {
+    this.#options.report({ event: 'checkpoint', step, name, isBest, isKept })
   }
 }

@@ -50,7 +50,7 @@ export interface LiveSamplesOptions {
  * Samples a step of each rank about every second, and brings it to all ranks.
  *
  * The ranks gather their samples (gatherJson) behind a step and go on at once; what came is taken at the next round, behind a step that all
- * agree on: what they tell includes how long their steps take, so all reckon the same number of steps up to the one after it.
+ * agree on: what they report includes how long their steps take, so all reckon the same number of steps up to the one after it.
  * cost: one all-gather of some hundred bytes a rank and second, under way beside the steps.
  */
 export class LiveSamples {
@@ -102,7 +102,7 @@ export class LiveSamples {
     // Alone there is nobody to agree with, and the next steps have begun already.
     this.#schedule(step, [this.#stepMs(step)])
     this.#next = Math.max(this.#next, step + alonePause)
-    this.#tell([sample])
+    this.#report([sample])
   }
 
   /** Called behind each step, on all ranks the same; returns at once but for the rounds. errors: the group's. */
@@ -152,10 +152,10 @@ export class LiveSamples {
     const samples = received.flatMap(({ sample }) =>
       isPackedSample(sample, size) ? [unpackSample(sample)] : [],
     )
-    if (samples.length === received.length) this.#tell(samples)
+    if (samples.length === received.length) this.#report(samples)
   }
 
-  #tell(samples: readonly StepSample[]): void {
+  #report(samples: readonly StepSample[]): void {
     const { rank } = this.#options.group
     this.#options.onEvent({ event: 'samples', rank, samples })
   }

@@ -89,16 +89,16 @@ export function checkpointActs(
   return {
     async save() {
       const runId = store.snapshot.run?.id ?? ''
-      const tell = (saving: Saving, file?: SavedFile) =>
+      const report = (saving: Saving, file?: SavedFile) =>
         store.dispatch({ type: 'saving', runId, saving, file })
-      tell({ is: 'busy' })
+      report({ is: 'busy' })
       try {
         const file = await compute.save()
-        tell({ is: 'done', step: file.step }, file)
+        report({ is: 'done', step: file.step }, file)
       } catch (thrown) {
         const code = thrown instanceof TabringError ? thrown.code : ''
         const text = whyUnsaved(code, messageOf(thrown))
-        tell({ is: 'failed', text })
+        report({ is: 'failed', text })
       }
     },
     goOnFrom: ({ place, name }) =>

@@ -1,7 +1,7 @@
 import type { RefObject } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 
-/** Whether a part of the element that the ref is given to can be seen: what is out of sight need not be asked for. */
+/** Returns whether a part of the element that the ref is given to can be seen: what is out of sight need not be asked for. */
 export function useInView<Part extends Element>(): [
   ref: RefObject<Part | null>,
   isInView: boolean,

@@ -10,7 +10,7 @@ export interface ViewProps {
   readonly config: Partial<TrainConfig> | null
   /** The run of this tab, or its last one. */
   readonly run: Run | null
-  /** Whether this tab may change the settings: it made the room, and nothing runs. */
+  /** True if this tab may change the settings: it made the room, and nothing runs. */
   readonly canSet: boolean
   /** Sets one of the page's settings, if `canSet`. */
   readonly set: Acts['set']

@@ -17,7 +17,7 @@ export interface Lane {
   readonly spans: readonly LaneSpan[]
   readonly rows: number
   readonly clock: ClockDifference
-  /** Whether it may be off by more than a person would see. */
+  /** True if it may be off by more than a person would see. */
   readonly isRough: boolean
 }
 

@@ -18,7 +18,7 @@ interface ReportPageProps {
   readonly about: string
   readonly verb: string
   readonly job: Job
-  /** Whether what was found is good; colours the light of a finished job. */
+  /** True if what was found is good; colours the light of a finished job. */
   readonly isGood: boolean
   /** What it was measured on: adapter, browser, date. */
   readonly place: string

@@ -5,7 +5,7 @@ import { formatLoss, formatMetric } from './format.ts'
 export const metricName = ({ name, unit }: Metric, of: 'test' | 'training' | '' = 'test'): string =>
   `${of} ${name}${unit === 'share' || unit === '' ? '' : ` in ${unit}`}`.trim()
 
-/** Whether the metric says something that the loss does not. */
+/** Returns whether the metric says something that the loss does not. */
 export const isApart = ({ ofLoss }: Metric): boolean => ofLoss === undefined
 
 /** The value alone, where its unit stands elsewhere; percent stay with it. */

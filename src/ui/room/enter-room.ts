@@ -273,15 +273,15 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     damagedInLink: (demo) => dispatch({ type: 'damagedInLink', demo }),
     async download() {
       const { run } = store.snapshot
-      const tell = (download: Download) =>
+      const report = (download: Download) =>
         dispatch({ type: 'download', runId: run?.id ?? '', download })
-      tell({ is: 'busy' })
+      report({ is: 'busy' })
       try {
         const url = await member.compute.exportParameters()
         saveUrl(url, `tabring-${run?.config?.model ?? 'model'}-${run?.step ?? 0}-steps.safetensors`)
-        tell({ is: 'done' })
+        report({ is: 'done' })
       } catch (thrown) {
-        tell({ is: 'failed', text: messageOf(thrown) })
+        report({ is: 'failed', text: messageOf(thrown) })
       }
     },
     saveTrace: isTracing()

@@ -14,7 +14,7 @@ export class MoreRanks {
   #name: string
   readonly #common: Omit<RoomMemberOptions, 'name'>
   /** Takes what went wrong with one of them, in words. */
-  readonly #tell: (text: string) => void
+  readonly #report: (text: string) => void
   /** By the number in its name. */
   readonly #members = new Map<number, RoomMember>()
   #isClosed = false
@@ -23,12 +23,12 @@ export class MoreRanks {
     count: number,
     name: string,
     common: Omit<RoomMemberOptions, 'name'>,
-    tell: (text: string) => void,
+    report: (text: string) => void,
   ) {
     this.#count = count
     this.#name = name
     this.#common = common
-    this.#tell = tell
+    this.#report = report
   }
 
   /** Opens all devices at once, then enters the room one after the other, so that ranks follow the numbers. */
@@ -89,7 +89,7 @@ export class MoreRanks {
         if (event.type === 'dead' || event.type === 'removed')
           this.#drop(number, event.error.message)
         else if (event.type === 'refused')
-          this.#tell(`${nameOf(this.#name, number)}: ${event.error.message}`)
+          this.#report(`${nameOf(this.#name, number)}: ${event.error.message}`)
       },
     })
     this.#members.set(number, member)
@@ -102,7 +102,7 @@ export class MoreRanks {
     this.#members.delete(number)
     member.close()
     const name = nameOf(this.#name, number)
-    this.#tell(`${name}, a rank of this tab, has left the room: ${why}`)
+    this.#report(`${name}, a rank of this tab, has left the room: ${why}`)
   }
 }
 

@@ -161,7 +161,7 @@ export interface ChartColumn {
   readonly isMain: boolean
 }
 
-/** Whether all of these columns are of one run, whose lines then differ by what they are alone. */
+/** Returns whether all of these columns are of one run, whose lines then differ by what they are alone. */
 export const isOfOneRun = (columns: readonly ChartColumn[]): boolean =>
   new Set(columns.map(({ slot }) => slot)).size === 1
 

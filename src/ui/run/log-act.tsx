@@ -11,7 +11,7 @@ export function LogAct({ acts }: { acts: Acts }) {
   )
 }
 
-/** Whether a run was stopped or failed and has left a log. */
+/** Returns whether a run was stopped or failed and has left a log. */
 export const hasStoppedLog = ({ config, end, log }: Run): boolean =>
   end !== null && end.kind !== 'finished' && config?.exact === true && log.step > 0
 

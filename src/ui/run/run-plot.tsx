@@ -73,7 +73,7 @@ const shortNumbers = (_: uPlot, ticks: readonly number[]) =>
 /** Max number of points that get marks; more would form a band. */
 const maxMarked = 60
 
-/** Whether so few of a column's points are in view that each gets a mark. */
+/** Returns whether so few of a column's points are in view that each gets a mark. */
 function areFew(plot: uPlot, column: number, from: number, to: number): boolean {
   const values = plot.data[column]
   let count = 0

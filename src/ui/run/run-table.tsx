@@ -142,7 +142,7 @@ interface RowProps {
   metric: Metric | null
   /** What this one has. */
   ownMetric: Metric
-  /** Whether loss and metric say different things. */
+  /** True if loss and metric say different things. */
   hasBoth: boolean
   columns: readonly RunColumn[]
   now: number

@@ -36,7 +36,7 @@ export function uselessRate(text: string): string[] {
   return lr > maxLr ? [`A learning rate of ${clipped(text)} is far above what trains.`] : []
 }
 
-/** Whether an address names variants of ops: then their list is needed too. */
+/** Returns whether an address names variants of ops: then their list is needed too. */
 export const namesVariants = (address: string): boolean => /^[^#]*[?&]variant=[^&#]/.test(address)
 
 /**

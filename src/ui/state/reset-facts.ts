@@ -7,7 +7,7 @@ import type { Snapshot } from './snapshot.ts'
 
 /** What views ask of a reset. */
 
-/** Whether a reset would change anything. */
+/** Returns whether a reset would change anything. */
 export function canReset(snapshot: Snapshot): boolean {
   if (!canStart(snapshot)) return false
   const { experiments, draft, given, run, runs, transport, ranks } = snapshot

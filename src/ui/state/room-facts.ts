@@ -28,7 +28,7 @@ export function isMaker({ lobby, ownId }: Snapshot): boolean {
   return lobby !== null && lobby.maker === ownId
 }
 
-/** Whether this tab hands the room over and removes members: for now, as its maker. */
+/** Returns whether this tab hands the room over and removes members: for now, as its maker. */
 export const canManage = (snapshot: Snapshot): boolean =>
   isMaker(snapshot) && snapshot.serverLost === null && !snapshot.isMoving
 
@@ -44,7 +44,7 @@ function inCharge({ lobby, run }: Snapshot): Run['members'][number] | undefined 
   return run?.members.find(({ id }) => id === lobby?.maker) ?? run?.members[0]
 }
 
-/** Whether that is this tab, by any of its ranks. It may end a pause that another one began. */
+/** Returns whether that is this tab, by any of its ranks. It may end a pause that another one began. */
 export function isInCharge(snapshot: Snapshot): boolean {
   const { run } = snapshot
   const own = run?.members[run.rank]
@@ -123,7 +123,7 @@ export function canStart(snapshot: Snapshot): boolean {
   return isMaker(snapshot) && !isRoomOn(snapshot) && !isRunning(snapshot)
 }
 
-/** Whether a run with these settings continues when a rank is lost, and admits tabs that come later. */
+/** Returns whether a run with these settings continues when a rank is lost, and admits tabs that come later. */
 export const admits = ({
   elastic = true,
   parallel = 'dp',

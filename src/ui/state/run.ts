@@ -38,7 +38,7 @@ export interface Run {
   readonly epoch: number
   readonly rank: number
   readonly worldSize: number
-  /** Whether the run was on when this tab got its rank. */
+  /** True if the run was on when this tab got its rank. */
   readonly joins: boolean
   readonly members: Assignment['members']
   /** Those that this rank is linked to. */

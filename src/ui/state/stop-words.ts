@@ -7,7 +7,7 @@ export function stopReason(name: string): string {
   return `${stopMark}${name}.`
 }
 
-/** Whether a run ended with such a reason. */
+/** Returns whether a run ended with such a reason. */
 export function isStop(text: string): boolean {
   return text.includes(stopMark)
 }

@@ -13,7 +13,7 @@ export class ActGuard {
     this.#isRunning = isRunning
   }
 
-  /** Whether clicks count, with a run going on or not as it is now. */
+  /** Returns whether clicks count, with a run going on or not as it is now. */
   isOpen(isRunning: boolean, nowMs: number): boolean {
     if (isRunning !== this.#isRunning) {
       this.#isRunning = isRunning
@@ -23,7 +23,7 @@ export class ActGuard {
   }
 }
 
-/** Whether a key that is held down asks for a click again. */
+/** Returns whether a key that is held down asks for a click again. */
 export const isHeldKey = ({ key, repeat }: Pick<KeyboardEvent, 'key' | 'repeat'>): boolean =>
   repeat && (key === 'Enter' || key === ' ')
 

@@ -219,7 +219,7 @@ class ComputeWorker implements ComputeApi {
         signal.throwIfAborted()
         return this.#group
       }
-      const tell = (event: RunEvent) => batches.add(event)
+      const report = (event: RunEvent) => batches.add(event)
       let isRequested = false
       const request = () => {
         isRequested = true
@@ -229,7 +229,7 @@ class ComputeWorker implements ComputeApi {
       const elastic =
         place &&
         new training.RunMember({
-          ...{ place, membership, links, signal, join, tell, request },
+          ...{ place, membership, links, signal, join, report, request },
           signer: training.signerOf(place),
           heldStep: () => trainer?.heldStep ?? 0,
           pace: () => trainer?.pace,

@@ -50,7 +50,7 @@ export interface RunMemberOptions {
   readonly signal: AbortSignal
   /** Joins a group and takes it for the run's. errors: those of `ProcessGroup.ready`. */
   readonly join: (place: GroupPlace) => Promise<ProcessGroup>
-  readonly tell: (event: RunEvent) => void
+  readonly report: (event: RunEvent) => void
   /** The newest step from which this rank could continue. Default: 0. */
   readonly heldStep?: () => number
   /** All ranks should end the same step and ask for the next group. */
@@ -118,16 +118,16 @@ export class RunMember {
       {
         stop: (why) => this.#stop(why),
         request: () => options.request(),
-        waits: (who, why) => options.tell({ event: 'waits', who, why, rank: this.#rank }),
-        holdsUp: (who, why) => options.tell({ event: 'holdsUp', who, why, rank: this.#rank }),
-        broke: (who, what) => options.tell({ event: 'broke', who, what, rank: this.#rank }),
+        waits: (who, why) => options.report({ event: 'waits', who, why, rank: this.#rank }),
+        holdsUp: (who, why) => options.report({ event: 'holdsUp', who, why, rank: this.#rank }),
+        broke: (who, what) => options.report({ event: 'broke', who, what, rank: this.#rank }),
         signal: (from, signal) => this.#signalled(from, signal),
         out: (why) => {
           this.#out = why
         },
         undecided: (about) => {
           const answer = about ?? { missing: null, hadMore: false, step: null }
-          options.tell({ event: 'undecided', ...answer, rank: this.#rank })
+          options.report({ event: 'undecided', ...answer, rank: this.#rank })
         },
       },
     )
@@ -164,7 +164,7 @@ export class RunMember {
       })
       const { ballot, members } = roster
       this.#rank = members.indexOf(this.#member.options.self)
-      this.#options.tell({ event: 'roster', ballot, members, rank: this.#rank })
+      this.#options.report({ event: 'roster', ballot, members, rank: this.#rank })
       try {
         return await this.#join(roster, helloMs)
       } catch (error) {
@@ -224,7 +224,7 @@ export class RunMember {
     const ends = endsOf(rank, roomEdges(members.length))
     const links = ends.filter(({ peerRank }) => lacks(peerRank))
     if (links.length === 0) return
-    this.#options.tell({ event: 'unlinked', ballot, lives: members, links, rank })
+    this.#options.report({ event: 'unlinked', ballot, lives: members, links, rank })
     const signals = this.#earlySignals
     this.#earlySignals = []
     for (const { from, signal } of signals) this.#signalled(from, signal)
@@ -260,7 +260,7 @@ export class RunMember {
     const rank = members.indexOf(from)
     if (ballot !== own || rank < 0) return
     const about = { ballot, from: rank, attempt, data }
-    this.#options.tell({ event: 'signal', ...about, rank: this.#rank })
+    this.#options.report({ event: 'signal', ...about, rank: this.#rank })
   }
 
   /** A link that `unlinked` has asked for cannot be made. */
@@ -402,7 +402,7 @@ export class RunMember {
           resolve(answer)
         },
       }
-      this.#options.tell({ event: 'half', ballot, alive, lives, rank: this.#rank })
+      this.#options.report({ event: 'half', ballot, alive, lives, rank: this.#rank })
     })
     if (first === undefined) throw new PeerError('peer.lost', 'the server is away.')
     return first

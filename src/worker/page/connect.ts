@@ -82,7 +82,7 @@ export interface FormLinksOptions {
   onDown?: (peerRank: number, error: PeerError) => void
   /** The tab at the other end of a port has closed, for sure. */
   onGone?: (peerRank: number) => void
-  /** Whether a link that cannot be formed ends nothing here: the server says who continues without whom. Default false. */
+  /** True if a link that cannot be formed ends nothing here: the server says who continues without whom. Default false. */
   isElastic?: boolean
   /** A link is up, this way. */
   onLinked?: (peerRank: number, kind: AssignedLink['kind']) => void

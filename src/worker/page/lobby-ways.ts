@@ -14,11 +14,11 @@ export interface LinkLobbyOptions {
   readonly client: SignalClient
   readonly own: MemberInfo
   readonly ports: LocalPorts | null
-  readonly tell: (toNext: ToNext | undefined) => void
+  readonly report: (toNext: ToNext | undefined) => void
 }
 
 /** Returns a tab's links to its neighbours between runs. They go the way that a link in a run would; none goes through the server. */
-export function linkLobby({ client, own, ports, tell }: LinkLobbyOptions): LobbyLinks {
+export function linkLobby({ client, own, ports, report }: LinkLobbyOptions): LobbyLinks {
   return new LobbyLinks({
     env: systemEnv,
     ownId: client.id,
@@ -28,7 +28,7 @@ export function linkLobby({ client, own, ports, tell }: LinkLobbyOptions): Lobby
       return kind === 'webrtc' ? new Way(kind, client, ports, peer.name, options) : null
     },
     send: (to, data) => client.reach(to, data),
-    tell,
+    report,
   })
 }
 

@@ -20,7 +20,7 @@ const newsUs = 200
 export interface MeasuresOptions {
   readonly env: Env
   /** Sends the measurements to the room. */
-  readonly tell: (measured: Measured) => void
+  readonly report: (measured: Measured) => void
   /** GFLOP/s of the device; null where it has none. Called between runs, three times at most, and the max counts; may fail. */
   readonly speed: () => Promise<number | null>
   /** units: ms. */
@@ -152,7 +152,7 @@ export class Measures {
 
   #tellNews(): void {
     if (this.#isOver || !isNews(this.#reported, this.#measured)) return
-    const { env, tell } = this.#options
+    const { env, report } = this.#options
     const waitMs = this.#sentAtMs + tellEveryMs - env.now()
     this.#cancelTell()
     if (waitMs > 0) {
@@ -161,7 +161,7 @@ export class Measures {
     }
     this.#sentAtMs = env.now()
     this.#reported = this.#measured
-    tell(this.#measured)
+    report(this.#measured)
   }
 }
 

@@ -4,7 +4,7 @@ import { canFallBack, linkKind, machineKey } from '../../peer/room/topology.ts'
 import type { LocalPorts } from '../../peer/tab/local-ports.ts'
 import type { SignalClient } from '../../peer/tab/signal.ts'
 import type { JsonValue } from '../../util/json-value.ts'
-import { tell } from '../../util/log.ts'
+import { log } from '../../util/log.ts'
 import type { ComputeApi, RunEvent } from '../api.ts'
 import { formRoomLink, type RoomLink } from './connect.ts'
 
@@ -99,7 +99,7 @@ export class MemberLinks {
     link.formed.then(
       (kind) => {
         if (!this.#all.includes(forming)) return
-        tell(1, 'room', () => `roster ${ballot}: linked to rank ${peerRank} by ${kind}`)
+        log(1, 'room', () => `roster ${ballot}: linked to rank ${peerRank} by ${kind}`)
         forming.isUp = true
         const newcomers = [{ rank: peerRank, id: life, machine: machineKey(members[peerRank]) }]
         compute.admit({ epoch, newcomers }).catch(() => undefined)

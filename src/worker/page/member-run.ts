@@ -15,7 +15,7 @@ import {
   toError,
 } from '../../util/errors.ts'
 import type { JsonValue } from '../../util/json-value.ts'
-import { tell } from '../../util/log.ts'
+import { log } from '../../util/log.ts'
 import type { CheckpointAddress, ComputeApi, FormerLife, Membership, RunEvent } from '../api.ts'
 import { type FormedLink, formLinks, type RingLinks } from './connect.ts'
 import type { MemberRunEvent, RunEnd } from './member-events.ts'
@@ -142,7 +142,7 @@ export class MemberRun {
     return this.#hasTrained ? (run ?? epoch) : epoch
   }
 
-  /** Whether the others continue when this tab leaves: the run is elastic. */
+  /** Returns whether the others continue when this tab leaves: the run is elastic. */
   get continuesWithoutThis(): boolean {
     return this.#first.run !== undefined
   }
@@ -186,7 +186,7 @@ export class MemberRun {
     // An epoch that comes again would give a newcomer the life of one that is there.
     if (epoch <= this.#newestEpoch) return true
     this.#newestEpoch = epoch
-    tell(1, 'room', () => `epoch ${epoch}: links to ${links.length} newcomers`)
+    log(1, 'room', () => `epoch ${epoch}: links to ${links.length} newcomers`)
     this.#know(assignment)
     this.#linkings.push({ assignment, ring: this.#formLinks(assignment), isAdmitted: false })
     return true
@@ -203,7 +203,7 @@ export class MemberRun {
   /** Ends without a word where the assignment is of this run, which has not begun: it begins with other ranks. False for one of another run. */
   giveWay({ key, epoch }: Assignment): boolean {
     if (key === undefined || this.isRunning || this.#first.key !== key) return false
-    tell(1, 'room', () => `epoch ${epoch}: the run begins with other ranks`)
+    log(1, 'room', () => `epoch ${epoch}: the run begins with other ranks`)
     this.#isOver = true
     this.#tab.compute.dropLinks(this.#first.epoch).catch(() => undefined)
     this.close()
@@ -326,7 +326,7 @@ export class MemberRun {
     if (this.#isOver || this.#first.epoch !== epoch) return
     const error = toError(thrown)
     if (!this.isRunning) this.#tab.compute.dropLinks(epoch).catch(() => undefined)
-    tell(1, 'room', () => `epoch ${epoch}: ended by ${messageOf(thrown)}`)
+    log(1, 'room', () => `epoch ${epoch}: ended by ${messageOf(thrown)}`)
     this.close()
     this.#end({ ok: false, rank: this.#rank, error })
   }
@@ -373,7 +373,7 @@ export class MemberRun {
       isElastic: run !== undefined,
       addLink: (of, peerRank, transport, lane) => compute.addLink(of, peerRank, transport, lane),
       onLinked: (peerRank, kind) => {
-        tell(1, 'room', () => `epoch ${epoch}: linked to rank ${peerRank} by ${kind}`)
+        log(1, 'room', () => `epoch ${epoch}: linked to rank ${peerRank} by ${kind}`)
         if (!this.#isOver && this.#first === assignment)
           this.#tab.report({ type: 'linked', peerRank, kind })
       },
@@ -460,7 +460,7 @@ export class MemberRun {
       const [rank, worldSize] = [this.#rank, this.#members.length]
       const end = () => {
         this.close()
-        tell(1, 'room', () => `epoch ${run ?? epoch}: ended well`)
+        log(1, 'room', () => `epoch ${run ?? epoch}: ended well`)
         this.#end({ ok: true, rank, worldSize, result, links })
       }
       this.#endWell = end

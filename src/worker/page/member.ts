@@ -16,7 +16,7 @@ import type { Experiments } from '../../trainer/settings/experiments.ts'
 import { messageOf, PeerError, toError } from '../../util/errors.ts'
 import type { JsonValue } from '../../util/json-value.ts'
 import { loadPart } from '../../util/load-part.ts'
-import { tell } from '../../util/log.ts'
+import { log } from '../../util/log.ts'
 import { NewestMap } from '../../util/newest-map.ts'
 import { givenSwitches } from '../../util/switches.ts'
 import type { AdapterFacts, CheckpointAddress, ComputeApi } from '../api.ts'
@@ -49,16 +49,16 @@ export interface RoomMemberOptions {
    * digits that this tab alone knows, the same for all its ranks.
    */
   token?: (room: string) => string
-  /** Whether another rank of this tab is the one that may be the room's maker. Default false. */
+  /** True if another rank of this tab is the one that may be the room's maker. Default false. */
   isFurther?: boolean
   /** For a server that makes rooms only for people who have its key. */
   roomKey?: string
-  /** Whether a lost connection to the server is tried again. Default false. */
+  /** True if a lost connection to the server is tried again. Default false. */
   reconnects?: boolean
   /** Equal for the ranks of one tab. */
   tab?: string
   /**
-   * Whether this member measures itself for the others to see: its device, round trips. The device is that of the whole tab, so one of its
+   * True if this member measures itself for the others to see: its device, round trips. The device is that of the whole tab, so one of its
    * ranks measures it, by `speed`, and the others take what came of it.
    */
   measures?: { speed: (own: ComputeApi) => Promise<number | null> }
@@ -107,7 +107,7 @@ export class RoomMember {
   readonly #given = new Map<string, Uint8Array>()
   /** What the maker, another tab, would start now, or has started. */
   #proposed: TrainConfig | null = null
-  /** Whether this tab started the current run: of several that have data only its own counts. */
+  /** True if this tab started the current run: of several that have data only its own counts. */
   #hasStarted = false
   #measures: SelfMeasures | undefined
   /** This tab's life in the elastic run that it was left out of. */
@@ -135,7 +135,7 @@ export class RoomMember {
     return this.#run?.rank ?? this.#rank
   }
 
-  /** Whether the room's server relays links; known once it has been joined. */
+  /** Returns whether the room's server relays links; known once it has been joined. */
   get hasRelay(): boolean {
     return this.#client?.hasRelay ?? false
   }
@@ -209,7 +209,7 @@ export class RoomMember {
         if (this.#client === client) listener(value)
       })
     on('lobby', (lobby) => {
-      tell(1, 'room', () => `members ${lobby.members.map((member) => member.name).join(', ')}`)
+      log(1, 'room', () => `members ${lobby.members.map((member) => member.name).join(', ')}`)
       if (mayNeedWebRtc(info, lobby.members)) loadWebRtc().catch(() => undefined)
       this.#measures?.roomIs(lobby)
       this.#report({ type: 'lobby', lobby, ownId: client.id })
@@ -238,14 +238,14 @@ export class RoomMember {
     on('away', (error) => this.#serverLost(error))
     on('lost', (error) => this.#lost(error))
     on('back', () => {
-      tell(1, 'room', () => 'back in the room')
+      log(1, 'room', () => 'back in the room')
       const run = this.#run ?? this.#past
       run?.back()
       this.#inside(client, this.#info ?? info)
     })
     leaveOnPageHide(client, this.#compute)
     await Promise.race([client.open(), this.#compute.dead])
-    tell(1, 'room', () => `joined as ${name}`)
+    log(1, 'room', () => `joined as ${name}`)
     this.#info = info
     if (this.#changes !== changes) this.#tellRoom(this.#changes)
     this.#inside(client, info)
@@ -390,7 +390,7 @@ export class RoomMember {
   }
 
   #serverLost(error: Error): void {
-    tell(1, 'room', () => `server lost: ${error.message}`)
+    log(1, 'room', () => `server lost: ${error.message}`)
     this.#isServerLost = true
     if (!this.#run) this.#hasStarted = false
     this.#endMeasures()
@@ -407,7 +407,7 @@ export class RoomMember {
       own,
       ports: this.#ports,
       isInRun: this.#run !== undefined,
-      tell: (measured) => this.#tellRoom({ measured }),
+      report: (measured) => this.#tellRoom({ measured }),
       refuse: (thrown) => this.#refused(toError(thrown)),
       speed: () => measures.speed(this.compute),
       linkRoundTrips: () => this.compute.roundTrips(),
@@ -511,7 +511,7 @@ export class RoomMember {
 
   /** Leaves the room and ends the worker. */
   close(): void {
-    tell(1, 'room', () => 'left')
+    log(1, 'room', () => 'left')
     this.#isClosed = true
     this.#endMeasures()
     this.#client?.bye()
@@ -546,7 +546,7 @@ export class RoomMember {
     this.#hasStarted = hasStarted
     this.#rank = assignment.rank
     this.#marks.begin('assigned')
-    tell(1, 'room', () => {
+    log(1, 'room', () => {
       const { epoch, rank, worldSize } = assignment
       return `epoch ${epoch}: rank ${rank} of ${worldSize}`
     })
@@ -647,10 +647,10 @@ const keyIn = (data: unknown): string | null => {
   return typeof key === 'string' && /^[\w-]{43}$/.test(key) ? key : null
 }
 
-/** Whether the tab is out of its room for good. */
+/** Returns whether the tab is out of its room for good. */
 const isPutOut = ({ refusal }: SignalError) => refusal === 'removed' || refusal === 'idle'
 
-/** Whether a link to one of them may go by WebRTC, whose code is then loaded before the start: ports join the tabs of one browser alone. */
+/** Returns whether a link to one of them may go by WebRTC, whose code is then loaded before the start: ports join the tabs of one browser alone. */
 const mayNeedWebRtc = (own: MemberInfo, members: readonly Pick<MemberInfo, 'hostTag'>[]): boolean =>
   members.length > 1 &&
   own.transport !== 'relay' &&

@@ -12,7 +12,7 @@ export interface SelfMeasuresOptions extends Pick<MeasuresOptions, 'speed' | 'li
   readonly own: MemberInfo
   readonly ports: LocalPorts | null
   readonly isInRun: boolean
-  readonly tell: (measured: Measured) => void
+  readonly report: (measured: Measured) => void
   /** Called when a neighbour sent anything else. */
   readonly refuse: (error: unknown) => void
 }
@@ -31,11 +31,11 @@ export class SelfMeasures {
 
   /** Begins at once. */
   constructor(options: SelfMeasuresOptions) {
-    const { client, tell, speed, linkRoundTrips, isInRun } = options
+    const { client, report, speed, linkRoundTrips, isInRun } = options
     this.#options = options
     this.#measures = new Measures({
       env: systemEnv,
-      tell,
+      report,
       speed,
       serverRoundTrip: () => client.roundTrip(),
       linkRoundTrips,
@@ -93,8 +93,8 @@ export class SelfMeasures {
     this.#links = 'loading'
     try {
       const { linkLobby } = await loadPart('Round trips', () => import('./lobby-ways.ts'))
-      const tell = (toNext: Measured['toNext']) => this.#measures.nextIs(toNext)
-      this.#links = linkLobby({ client, own, ports, tell })
+      const report = (toNext: Measured['toNext']) => this.#measures.nextIs(toNext)
+      this.#links = linkLobby({ client, own, ports, report })
     } catch {
       this.#links = undefined // the next change of the room tries again
       this.#earlyReaches = []

@@ -15,7 +15,7 @@ class Tab {
 
   constructor(readonly name: string) {}
 
-  tell(_: string, words: GroupEnds): void {
+  call(_: string, words: GroupEnds): void {
     this.received.push(words)
   }
 }

@@ -51,7 +51,7 @@ class Tab {
     tabs.push(this)
   }
 
-  tell(_: string, words: GroupEnds): void {
+  call(_: string, words: GroupEnds): void {
     this.received.push(words)
   }
 

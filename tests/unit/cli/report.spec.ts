@@ -327,11 +327,11 @@ test('the reporter says once what each rank computes on, when its device is news
   const settings = { isJson: false, worldSize: 2, epochs: 1, metric }
   const reporter = makeReporter(settings, new Memory(), error)
   const cpu = 'CPU in WebAssembly, 1 thread (no GPU)'
-  const tell = (devices: string[]) => {
+  const report = (devices: string[]) => {
     for (const rank of [0, 1]) reporter.event({ event: 'devices', devices, rank })
   }
-  tell([cpu, 'nvidia · hopper'])
-  tell([cpu, cpu])
+  report([cpu, 'nvidia · hopper'])
+  report([cpu, cpu])
   reporter.stop()
   expect(error.text).toBe(
     `train: rank 0: ${cpu}\ntrain: rank 1: nvidia · hopper\ntrain: rank 1: ${cpu}\n`,

@@ -23,7 +23,7 @@ function sides(env: VirtualEnv, connecting: readonly [Connecting, Connecting], i
     const send = (isUp: boolean) => {
       words[side]!.push(isUp)
       if (isMute && side === 1) return
-      void after(env, 5).then(() => both[1 - side]!.tell(isUp))
+      void after(env, 5).then(() => both[1 - side]!.receive(isUp))
     }
     const areUp = await both[side]!.areUp(own, send, `rank ${1 - side}`)
     return { areUp, atMs: env.now() }

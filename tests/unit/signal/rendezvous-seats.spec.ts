@@ -32,7 +32,7 @@ function back(name: string, id: string, run: Partial<RunNow>, token = tokenOf(na
   const again = { id, epoch: 1, run: now }
   world.join(name, roomA, infoOf(name), authKey, token, { again })
 }
-const tell = (name: string, message: Omit<MessageOf<'ranks'>, 'type' | 'key'>) =>
+const say = (name: string, message: Omit<MessageOf<'ranks'>, 'type' | 'key'>) =>
   world.say(name, { type: 'ranks', key, ...message })
 const half = (name: string, lives: string[], ballot = 1) => {
   const asked = { key, ballot, alive: ids.map((id) => `${id}.1`), lives }
@@ -61,7 +61,7 @@ it('messages of a removed rank about the run are refused', async () => {
   world.say('t0', { type: 'remove', id: ids[1] })
   back('again', ids[1], { ballot: max, ids: [ids[1]] }, tokenOf('t1'))
   expect(await received()).toEqual(['running', 't0', 't2'])
-  tell('again', { ballot: 2, ids: [idOf('again')] })
+  say('again', { ballot: 2, ids: [idOf('again')] })
   expect(world.refusal('again')).toBe('wrong-epoch')
   world.say('again', { type: 'bye' })
   expect(await received()).toEqual(['running', 't0', 't2'])
@@ -70,7 +70,7 @@ it('messages of a removed rank about the run are refused', async () => {
 it("a member that was never in the run is no rank, even with the run's key", async () => {
   back('liar', 'f'.repeat(16), { ballot: 9, ids: ['f'.repeat(16)] })
   expect(await received()).toEqual(['running', 't0', 't1', 't2'])
-  tell('liar', { ballot: 9, ids: [idOf('liar')] })
+  say('liar', { ballot: 9, ids: [idOf('liar')] })
   expect(world.refusal('liar')).toBe('wrong-epoch')
   expect(half('liar', [`${idOf('liar')}.1`])).toBeNull()
   expect(half('t0', [`${ids[0]}.1`, `${ids[1]}.1`])).toEqual([`${ids[0]}.1`, `${ids[1]}.1`])
@@ -78,7 +78,7 @@ it("a member that was never in the run is no rank, even with the run's key", asy
 
 it('a rank cannot make a rank of a member without links', async () => {
   world.join('late')
-  tell('t0', { ballot: 9, ids: [...ids, idOf('late')] })
+  say('t0', { ballot: 9, ids: [...ids, idOf('late')] })
   expect(await received()).toEqual(['running', 't0', 't1', 't2'])
 })
 
@@ -96,7 +96,7 @@ it('a run whose ranks were all away comes back only by one of them', async () =>
 
 it('a member whose run has ended for it is a newcomer when that run comes back', async () => {
   world.server.lost('t1', 'offline')
-  tell('t0', { ballot: 5, ids: [ids[1]] })
+  say('t0', { ballot: 5, ids: [ids[1]] })
   expect(world.last('t2', 'abort').text).toContain('the run has ended without this tab')
   back('again', ids[1], { ballot: 5, ids: [ids[1]] }, tokenOf('t1'))
   expect(await received()).toEqual(['running', 'again'])
@@ -108,7 +108,7 @@ describe('a ballot', () => {
   const above = 1 + limits.rostersAhead * ballotStep
 
   it('far above the newest is refused', async () => {
-    tell('t0', { ballot: above + ballotStep, ids: [ids[0]] })
+    say('t0', { ballot: above + ballotStep, ids: [ids[0]] })
     expect(world.refusal('t0')).toBe('wrong-epoch')
     expect(half('t0', [`${ids[0]}.1`], above + ballotStep)).toBeNull()
     back('again', ids[1], { ballot: above + ballotStep, ids: [ids[1]] }, tokenOf('t1'))
@@ -116,10 +116,10 @@ describe('a ballot', () => {
   })
 
   it('is accepted once enough time has passed for it', async () => {
-    tell('t0', { ballot: above, ids: [ids[0], ids[2]] })
+    say('t0', { ballot: above, ids: [ids[0], ids[2]] })
     expect(await received()).toEqual(['running', 't0', 't2'])
     await world.env.advance(1000)
-    tell('t0', { ballot: above * 2 + ballotStep - 1, ids: [ids[0]] })
+    say('t0', { ballot: above * 2 + ballotStep - 1, ids: [ids[0]] })
     expect(await received()).toEqual(['running', 't0'])
   })
 

@@ -120,7 +120,7 @@ test('by the clock a rank saves every 10 s, and no more than 2 % of the time', a
       nowMs += writeMs
       return `step-${step}`
     },
-    tell: (event) => events.push(event),
+    report: (event) => events.push(event),
     now: () => nowMs,
   })
   const step = async (number: number) => {
@@ -151,7 +151,7 @@ test('a rank that saves by the clock tries again a minute after a save failed, a
       if (isFull) throw new Error('the disk is full')
       return `step-${step}`
     },
-    tell: (event) => events.push(event),
+    report: (event) => events.push(event),
     now: () => nowMs,
   })
   saves.startClock()

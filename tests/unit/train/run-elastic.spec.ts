@@ -40,7 +40,7 @@ afterEach(async () => {
   destroyRings()
 })
 
-const tell = (words: GroupEnds) => (page[groupEndsName] as (words: GroupEnds) => void)(words)
+const endGroup = (words: GroupEnds) => (page[groupEndsName] as (words: GroupEnds) => void)(words)
 const alone = { rank: 0, worldSize: 1, links: new Map() }
 /** `alone` needs no other rank and no launcher's room. */
 const run = (train: (run: ElasticRun) => Promise<void>) => runElastic(train, alone as object)
@@ -54,7 +54,7 @@ test('runElastic calls the function again with the newest commit once a rank joi
     expect(env.RESTART_COUNT).toBe(String(from.length - 1))
     if (step === 2) return
     await commit({ model, step: 1 })
-    tell({ group: 0, kind: 'planned', why: 'ranks join' })
+    endGroup({ group: 0, kind: 'planned', why: 'ranks join' })
     await commit({ model, step: 2 })
     throw new Error('commit must not return')
   })
@@ -84,7 +84,7 @@ test('runElastic ends a wait in the group as soon as the launcher says that a ra
   await run(async () => {
     if (++calls > 1) return
     const group = getProcessGroup()
-    tell({ group: 0, kind: 'lost', why: 'rank 1: its tab crashed.' })
+    endGroup({ group: 0, kind: 'lost', why: 'rank 1: its tab crashed.' })
     expect(group.error?.message).toContain('rank 1: its tab crashed.')
     await group.barrier()
   })
@@ -95,8 +95,8 @@ test('runElastic ignores what is said of an earlier group', async () => {
   let calls = 0
   await run(async ({ commit }) => {
     if (++calls === 1) throw new PeerError('peer.lost', 'rank 1 is lost')
-    tell({ group: 0, kind: 'lost', why: 'rank 1: its tab crashed.' })
-    tell({ group: 0, kind: 'planned', why: 'ranks join' })
+    endGroup({ group: 0, kind: 'lost', why: 'rank 1: its tab crashed.' })
+    endGroup({ group: 0, kind: 'planned', why: 'ranks join' })
     await commit({ step: 1 })
   })
   expect(calls).toBe(2)
@@ -106,7 +106,7 @@ test('runElastic hears what is said before the page knows its group', async () =
   let calls = 0
   page[nextGroupName] = async (isEnd?: boolean) => {
     if (isEnd) return ''
-    if (asked === 0) tell({ group: 0, kind: 'planned', why: 'ranks join' })
+    if (asked === 0) endGroup({ group: 0, kind: 'planned', why: 'ranks join' })
     return JSON.stringify({ RESTART_COUNT: String(asked++) })
   }
   await run(async ({ commit }) => {
@@ -160,7 +160,7 @@ test('runElastic gives up a group that fails again and again after it commits wh
 
 test('runElastic gives up a group that others leave again and again', async () => {
   const failing = run(async () => {
-    tell({ group: asked - 1, kind: 'left', why: 'rank 1 has left the group' })
+    endGroup({ group: asked - 1, kind: 'left', why: 'rank 1 has left the group' })
     await getProcessGroup().barrier()
   })
   await expect(failing).rejects.toThrow('rank 1 has left the group')

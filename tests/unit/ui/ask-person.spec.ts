@@ -14,27 +14,27 @@ function asking() {
     (event) => passed.push(event),
     (ms, run) => env.after(ms, run),
   )
-  return { env, passed, tell: (event: RunEvent) => take(event, 0) }
+  return { env, passed, take: (event: RunEvent) => take(event, 0) }
 }
 
 it('a person is not asked where it is decided within seconds, as in a tab that has woken', async () => {
-  const { env, passed, tell } = asking()
-  tell(question('b.1'))
+  const { env, passed, take } = asking()
+  take(question('b.1'))
   await env.advance(askPersonMs - 1)
-  tell(decided)
+  take(decided)
   await env.advance(2 * askPersonMs)
   expect(passed).toEqual([decided])
 })
 
 it('a person is asked once it lasts, with who is missing by then, and hears at once who is missing later', async () => {
-  const { env, passed, tell } = asking()
-  tell(question('b.1'))
+  const { env, passed, take } = asking()
+  take(question('b.1'))
   await env.advance(askPersonMs - 1)
-  tell(question('b.1', 'c.1'))
+  take(question('b.1', 'c.1'))
   await env.advance(1)
   expect(passed).toEqual([question('b.1', 'c.1')])
-  tell(question('c.1'))
-  tell(decided)
-  tell(question('d.1'))
+  take(question('c.1'))
+  take(decided)
+  take(question('d.1'))
   expect(passed.slice(1)).toEqual([question('c.1'), decided])
 })

@@ -18,12 +18,12 @@ import { makeSamples } from '../../support/step-samples.ts'
 function tested(count: number, steps: number, testEvery: number, testMs: number, from = 0) {
   let snapshot = training(count, 0)
   let atMs = 1000
-  const tell = (event: RunEvent) => {
+  const take = (event: RunEvent) => {
     snapshot = play(snapshot, { type: 'event', atMs, event })
   }
   for (let step = from + 1; step <= from + steps; step++) {
     atMs += 40
-    tell({
+    take({
       event: 'step',
       step,
       totalSteps: 540,
@@ -37,9 +37,9 @@ function tested(count: number, steps: number, testEvery: number, testMs: number,
       bytesSent: 0,
     })
     if (step % testEvery !== 0 && step !== 540) continue
-    tell({ event: 'phase', phase: 'evaluate', rank: 0 })
+    take({ event: 'phase', phase: 'evaluate', rank: 0 })
     atMs += testMs
-    tell({ event: 'evaluation', step, epoch: 0, loss: 1, metric: 'accuracy', value: 0.5, rank: 0 })
+    take({ event: 'evaluation', step, epoch: 0, loss: 1, metric: 'accuracy', value: 0.5, rank: 0 })
   }
   return { snapshot, atMs }
 }

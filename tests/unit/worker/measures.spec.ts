@@ -11,7 +11,7 @@ function measuring(given: Partial<MeasuresOptions> = {}) {
   const calls = { speed: 0, server: 0, links: 0 }
   const measures = new Measures({
     env,
-    tell: (measured) => received.push({ atMs: env.now(), measured }),
+    report: (measured) => received.push({ atMs: env.now(), measured }),
     speed: async () => {
       calls.speed++
       return 15.9

@@ -32,7 +32,7 @@ function makeMember(size = 2, linked = 1) {
       happened.push(worldSize)
       return {} as ProcessGroup
     },
-    tell: (event) => happened.push(event),
+    report: (event) => happened.push(event),
     request: () => undefined,
   })
   return { env, elastic, ids, others: pairs.map(([, other]) => other), happened }

@@ -160,7 +160,7 @@ export class Life {
       links: new Map(links.map((one, at) => [rankOf(one, at), one.link])),
       signal,
       join: (place) => this.#join(place),
-      tell: (event) => this.#reported(event),
+      report: (event) => this.#reported(event),
       request: () => {
         this.#isRegroupAsked = true
       },

@@ -7,7 +7,7 @@ const channels = new Map<string, BroadcastChannel>()
  * Sends a message to the opener of this tab, a launcher or a test, if it listens: by the page function `name`, and from a worker over a channel of that
  * name, on which its page listens in the tab's own browser context alone. Nothing happens where nobody listens.
  */
-export function tellLauncher(name: string, words: unknown): void {
+export function callLauncher(name: string, words: unknown): void {
   const json = JSON.stringify(words)
   const take = (globalThis as Record<string, unknown>)[name]
   if (typeof take === 'function') {
