@@ -1,10 +1,12 @@
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
 import { parseTrainConfig } from '../demos/experiments.ts'
 import { browserKinds, chosenBrowser } from '../node/browser-choice.ts'
 import { ensureBuilt } from '../node/build.ts'
 import { browserStarter } from '../node/open-browser.ts'
+import { servePages } from '../node/own-pages.ts'
 import { serve } from '../node/serve.ts'
 import type { TabBrowser } from '../node/tab.ts'
+import { messageOf } from '../src/util/errors.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import type { SwitchInputs } from '../src/util/switches.ts'
 import { closeAfter } from './command/close-after.ts'
@@ -12,6 +14,7 @@ import { countOf, jsonOption, saveOption, someOf } from './command/flags.ts'
 import { loadNow, machineLine, today } from './command/machine.ts'
 import { note } from './command/note.ts'
 import { publish } from './command/results.ts'
+import type {} from './devices/page.ts'
 import { modelNames, models } from './models.ts'
 import { median, pairRatios, spread } from './statistics.ts'
 import { stepMs } from './step-ms.ts'
@@ -25,6 +28,7 @@ interface Flags {
   models: string[]
   batchSizes: BatchSize[]
   rounds: number
+  ops?: RegExp
   json: boolean
   save: boolean
 }
@@ -54,20 +58,31 @@ const command = new Command('npm run bench -- devices')
   .option('--models <names>', modelNames.join(','), someOf(modelNames), modelNames)
   .option('--batch-sizes <numbers>', batchSizes.join(','), someOf(batchSizes), batchSizes)
   .option('--rounds <count>', 'runs on each device', countOf(3), 3)
+  .addOption(
+    new Option('--ops [pattern]', 'steps of single ops whose name has this, instead of models')
+      .argParser((text) => new RegExp(text, 'i'))
+      .preset('.'),
+  )
   .addOption(jsonOption())
   .addOption(saveOption())
 
 /** units: ms a step, by round. */
 interface Line extends Record<DeviceName, number[]> {
   browser: BrowserName
-  model: string
-  batchSize: BatchSize
+  /** What a step is. */
+  step: string
+  /** Of ops: up to the end of the first step, by device. */
+  firstMs?: Partial<Record<DeviceName, number>>
+  error?: string
 }
 
 export async function benchDevices(argv: readonly string[]): Promise<void> {
   const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
   const load = loadNow()
-  const served = await serve({ root: await ensureBuilt({ log: note }), port: 0 })
+  note('building the pages')
+  const served = flags.ops
+    ? await servePages(opsPage)
+    : await serve({ root: await ensureBuilt({ log: note }), port: 0 })
   const toClose = [() => served.close()]
   const lines = await closeAfter(
     async () => void (await Promise.all(toClose.map((close) => close()))),
@@ -77,19 +92,18 @@ export async function benchDevices(argv: readonly string[]): Promise<void> {
         const start = await browserStarter(chosenBrowser(name))
         const browser = await start('software', { isHeaded: false, timesKernels: false }, note)
         toClose.push(() => browser.close())
-        for (const model of flags.models)
-          for (const batchSize of flags.batchSizes) {
-            const line = { browser: name, model, batchSize, ...noTimes() }
-            await timeDevices(browser, served.localUrl, line, flags.rounds)
-            lines.push(line)
-          }
+        const time = flags.ops ? timeOps : timeModels
+        lines.push(...(await time(name, browser, served.localUrl, flags)))
       }
       return lines
     },
   )
   const machine = machineLine('before the run', load)
-  const heading = `${today()}, **software adapters** (SwiftShader in Chromium, lavapipe in Firefox) and the device \`cpu\`; ${machine}. One tab, built-in training, in turns; the median step of each run, then of the runs.`
-  const title = 'devices'
+  const what = flags.ops
+    ? 'Steps of single ops: the mean of the squared result, its gradient, and SGD; in turns, in one worker'
+    : 'One tab, built-in training, in turns; the median step of each run, then of the runs'
+  const heading = `${today()}, **software adapters** (SwiftShader in Chromium, lavapipe in Firefox) and the device \`cpu\`; ${machine}. ${what}.`
+  const title = flags.ops ? 'devices-ops' : 'devices'
   const report = `${heading}\n\n${tableOf(lines)}\n`
   await publish({ report, rows: lines, nameParts: [title], title }, flags)
 }
@@ -97,35 +111,92 @@ export async function benchDevices(argv: readonly string[]): Promise<void> {
 const noTimes = (): Record<DeviceName, number[]> => ({ adapter: [], oneThread: [], twoThreads: [] })
 
 function tableOf(lines: readonly Line[]): string {
+  const hasFirst = lines.some(({ firstMs }) => firstMs)
   const rows = lines.map((line) => {
+    if (line.error) return [line.browser, line.step, line.error]
     const ratio = (name: DeviceName) => {
       const ratios = pairRatios(line[name], line.adapter)
       const [min, max] = spread(ratios).map((one) => one.toFixed(2))
       return `**${median(ratios).toFixed(2)}** (${min} to ${max})`
     }
     const times = deviceNames.map((name) => median(line[name]).toFixed(1))
-    const sizes = [line.browser, line.model, String(line.batchSize)]
-    return [...sizes, ...times, ratio('oneThread'), ratio('twoThreads')]
+    const first = hasFirst ? [line.firstMs?.adapter?.toFixed(0) ?? ''] : []
+    return [line.browser, line.step, ...times, ...first, ratio('oneThread'), ratio('twoThreads')]
   })
   const heads = ['adapter, ms', 'cpu, 1 thread, ms', '2 threads, ms']
+  const first = hasFirst ? ['compile and first step on the adapter, ms'] : []
   const ratios = ['1 thread / adapter', '2 threads / adapter']
-  return markdownTable(['browser', 'model', 'batch size', ...heads, ...ratios], rows)
+  return markdownTable(['browser', 'step', ...heads, ...first, ...ratios], rows)
 }
 
-async function timeDevices(
+/** In turns, which begin at either end. */
+const inTurns = (round: number) => (round % 2 === 0 ? deviceNames : deviceNames.toReversed())
+
+async function timeModels(
+  name: BrowserName,
   browser: TabBrowser,
   url: string,
-  line: Line,
-  rounds: number,
-): Promise<void> {
-  const { model, batchSize } = line
-  const { steps, skipped } = runs[batchSize]
-  const config = parseTrainConfig({ ...models[model], batchSize, steps, elastic: false })
-  for (let round = 0; round < rounds; round++) {
-    note(`${line.browser}, ${model}, batch ${batchSize}, round ${round + 1} of ${rounds}`)
-    for (const name of round % 2 === 0 ? deviceNames : deviceNames.toReversed()) {
-      const switches = devices[name]
-      line[name].push(await stepMs(browser, { url, config, tabs: 1, skipped, switches }))
+  { models: wanted, batchSizes: sizes, rounds }: Flags,
+): Promise<Line[]> {
+  const lines: Line[] = []
+  for (const model of wanted)
+    for (const batchSize of sizes) {
+      const line: Line = { browser: name, step: `${model}, batch of ${batchSize}`, ...noTimes() }
+      const { steps, skipped } = runs[batchSize]
+      const config = parseTrainConfig({ ...models[model], batchSize, steps, elastic: false })
+      for (let round = 0; round < rounds; round++) {
+        note(`${name}, ${line.step}, round ${round + 1} of ${rounds}`)
+        for (const device of inTurns(round)) {
+          const switches = devices[device]
+          line[device].push(await stepMs(browser, { url, config, tabs: 1, skipped, switches }))
+        }
+      }
+      lines.push(line)
+    }
+  return lines
+}
+
+const opsPage = 'bench/devices/page.html'
+/** Of float32 sums in another order; a wrong kernel is off by far more. */
+const lossTolerance = 1e-3
+
+async function timeOps(
+  name: BrowserName,
+  browser: TabBrowser,
+  url: string,
+  { ops: pattern, rounds }: Flags,
+): Promise<Line[]> {
+  const tab = await browser.openTab({ origin: new URL(url).origin })
+  await tab.load(`${url}${opsPage}`, 60_000)
+  const open = async () => {
+    while (!window.benchOps) await new Promise((resolve) => setTimeout(resolve, 50))
+    return window.benchOps.open()
+  }
+  note(`${name}: ${await tab.evaluate(open, null)}`)
+  const names = await tab.evaluate(() => window.benchOps.names(), null)
+  const lines: Line[] = []
+  for (const step of names.filter((one) => pattern!.test(one))) {
+    const line: Line = { browser: name, step, ...noTimes(), firstMs: {} }
+    lines.push(line)
+    note(`${name}, ${step}, ${rounds} rounds`)
+    try {
+      const losses: number[] = []
+      for (const device of deviceNames) {
+        const load = () =>
+          tab.evaluate(([op, on]) => window.benchOps.load(op, on), [step, device] as const)
+        const { firstMs, loss } = await load()
+        line.firstMs![device] = firstMs
+        losses.push(loss)
+      }
+      const [expected] = losses
+      if (!losses.every((loss) => Math.abs(loss / expected - 1) < lossTolerance))
+        throw new Error(`the losses differ: ${losses.join(', ')}`)
+      for (let round = 0; round < rounds; round++)
+        for (const device of inTurns(round))
+          line[device].push(await tab.evaluate((on) => window.benchOps.time(on), device))
+    } catch (thrown) {
+      line.error = messageOf(thrown)
     }
   }
+  return lines
 }

@@ -1,4 +1,4 @@
-import type { Tab, TabBrowser } from '../node/tab.ts'
+import type { TabBrowser } from '../node/tab.ts'
 import { type TrainTransport, trainInTabs } from '../node/train/tabs.ts'
 import type { TrainConfig } from '../src/trainer/settings/config.ts'
 import type { SwitchInputs } from '../src/util/switches.ts'
@@ -28,17 +28,8 @@ export async function stepTimes(
   { url, config, tabs, skipped, switches, transport }: TimedSteps,
 ): Promise<StepParts[]> {
   const times: StepParts[] = []
-  const opened: Tab[] = []
   await trainInTabs({
-    browser: {
-      close: () => browser.close(),
-      onGone: (listener) => browser.onGone(listener),
-      openTab: async (settings) => {
-        const tab = await browser.openTab(settings)
-        opened.push(tab)
-        return tab
-      },
-    },
+    browser,
     url,
     worldSize: tabs,
     config,
@@ -51,6 +42,5 @@ export async function stepTimes(
         times.push(event.times)
     },
   })
-  await Promise.all(opened.map((tab) => tab.close()))
   return times
 }
