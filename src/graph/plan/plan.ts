@@ -103,9 +103,7 @@ export function planMemory(
       }
     }),
   )
-  const { sharedBytes, sharing } = sharesBuffers
-    ? packKernels(all, kernels, largestBufferBytes)
-    : { sharedBytes: putApart(all), sharing: new Set<Dispatch>() }
+  const sharedBytes = sharesBuffers ? packKernels(all, kernels, largestBufferBytes) : putApart(all)
 
   const placeOf = (value: GraphValue): Place => {
     const root = storageOf(value)
@@ -134,9 +132,8 @@ export function planMemory(
     }
     for (const dispatch of lowering.dispatches) {
       const bindings = dispatch.bindings.map(({ operand }) => bind(operand))
-      const isSharing = sharing.has(dispatch)
       dispatches.push({
-        dispatch: isSharing ? withWritableReads(dispatch, bindings.map(objectOf)) : dispatch,
+        dispatch: withWritableReads(dispatch, bindings.map(bufferOf)),
         bindings,
       })
     }
@@ -179,12 +176,12 @@ const maxTries = 16
 const budgetOfTry = 3_000_000
 const roundsOfTry = 300
 
-/** Packs, and says which dispatches read and write one buffer. Those around the largest sum of sizes are tried first. */
+/** Packs. Some dispatches may read and write one buffer: those around the largest sum of sizes are tried first. */
 function packKernels(
   intervals: readonly Interval[],
   kernels: readonly PlannedKernel[],
   largestBytes: number,
-): { sharedBytes: number[]; sharing: Set<Dispatch> } {
+): number[] {
   const sharing = new Set<Dispatch>()
   const pack = (without?: Dispatch, largestRounds?: number) => {
     const held = kernels.filter(({ dispatch }) => dispatch !== without && !sharing.has(dispatch))
@@ -195,7 +192,7 @@ function packKernels(
   const total = (sizes: readonly number[]) => sizes.reduce((sum, bytes) => sum + bytes, 0)
   let sharedBytes = pack()
   const min = maxAlive(intervals)
-  if (total(sharedBytes) <= enough * min) return { sharedBytes, sharing }
+  if (total(sharedBytes) <= enough * min) return sharedBytes
   const aliveAt = (at: number) =>
     intervals
       .filter(({ first, last }) => first <= at && at <= last)
@@ -209,24 +206,27 @@ function packKernels(
     if (total(pack(dispatch, rounds)) >= total(sharedBytes)) continue
     sharing.add(dispatch)
     sharedBytes = pack()
-    if (total(sharedBytes) <= enough * min) return { sharedBytes, sharing }
+    if (total(sharedBytes) <= enough * min) return sharedBytes
   }
   // The last try may have left other places behind.
-  return { sharedBytes: pack(), sharing }
+  return pack()
 }
 
-const objectOf = ({ place }: { place: Place }): number | undefined =>
-  place.kind === 'shared' ? place.object : undefined
+/** What tells buffers apart that one dispatch may both read and write: arenas, and pools, where gradients of one op may lie in one bucket. */
+const bufferOf = ({ place }: { place: Place }): unknown =>
+  place.kind === 'shared' ? place.object : place.kind === 'pool' ? place.pool : undefined
 
 /** The dispatch with every binding of a buffer that it writes declared as writable; the shader does the same. */
-function withWritableReads(dispatch: Dispatch, objects: readonly (number | undefined)[]): Dispatch {
-  const written = new Set(
-    dispatch.bindings.flatMap(({ access }, i) => (access === 'read' ? [] : [objects[i]])),
+function withWritableReads(dispatch: Dispatch, buffers: readonly unknown[]): Dispatch {
+  const written = new Set(buffers.filter((_, i) => dispatch.bindings[i].access !== 'read'))
+  written.delete(undefined)
+  const isBoth = dispatch.bindings.map(
+    ({ access }, i) => access === 'read' && written.has(buffers[i]),
   )
+  if (!isBoth.includes(true)) return dispatch
   let { wgsl } = dispatch
   const bindings = dispatch.bindings.map((binding, i) => {
-    // Memory that is not shared has no number.
-    if (binding.access !== 'read' || !written.has(objects[i] ?? -1)) return binding
+    if (!isBoth[i]) return binding
     const declaration = `@binding(${i}) var<storage, read> `
     invariant(wgsl.includes(declaration), () => `${dispatch.label} declares binding ${i} otherwise`)
     wgsl = wgsl.replace(declaration, `@binding(${i}) var<storage, read_write> `)

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { batchNorm } from '../../../src/graph/functions/batch-norm.ts'
 import { checkpointSequential } from '../../../src/graph/functions/checkpoint.ts'
 import { crossEntropy } from '../../../src/graph/functions/linear.ts'
 import {
@@ -8,6 +9,7 @@ import {
   packIntervals,
 } from '../../../src/graph/memory/arena.ts'
 import { type Prepared, prepare } from '../../../src/graph/plan/prepare.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import type { Module } from '../../../src/nn/module.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
@@ -82,6 +84,34 @@ const deep = (layers: number, width: number) => {
   const list = Array.from({ length: layers }, () => [new Linear(width, width), new ReLU()]).flat()
   return { list, model: { parameters: () => list.flatMap((m) => m.parameters()) } as Module }
 }
+
+test('a dispatch binds a bucket in one way when an op reads a gradient of it and writes another', () => {
+  const sizes: readonly Shape[] = [[6, 4], [4], [4]]
+  const parameters = sizes.map((shape) => new Parameter(shape, () => new Float32Array(24)))
+  const optimizer = new SGD(parameters)
+  const { plan } = prepare(
+    planningTarget,
+    () => {
+      const [x, weight, bias] = parameters
+      const loss = batchNorm(x, weight, bias, { training: true }).square().sum()
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    },
+    {},
+  )
+  const both = plan.dispatches.flatMap(({ dispatch, bindings }) => {
+    const ofPools = bindings.flatMap(({ place }, i) =>
+      place.kind === 'pool' ? [{ pool: place.pool, ...dispatch.bindings[i] }] : [],
+    )
+    // WebGPU refuses a buffer that one dispatch binds as read-only and as writable.
+    for (const a of ofPools)
+      for (const b of ofPools)
+        if (a.pool === b.pool) expect(a.access === 'read', dispatch.label).toBe(b.access === 'read')
+    return ofPools.length > 2 ? [dispatch.wgsl] : []
+  })
+  expect(both.some((wgsl) => /read_write> dweight/.test(wgsl))).toBe(true)
+})
 
 test('checkpoints lower the predicted peak of a deep MLP by half and more', () => {
   const { list, model } = deep(24, 128)
