@@ -166,25 +166,29 @@ async function timeOps(
   url: string,
   { ops: pattern, rounds }: Flags,
 ): Promise<Line[]> {
-  const tab = await browser.openTab({ origin: new URL(url).origin })
-  await tab.load(`${url}${opsPage}`, 60_000)
   const open = async () => {
-    while (!window.benchOps) await new Promise((resolve) => setTimeout(resolve, 50))
-    return window.benchOps.open()
+    const tab = await browser.openTab({ origin: new URL(url).origin })
+    await tab.load(`${url}${opsPage}`, 60_000)
+    const start = async () => {
+      while (!window.benchOps) await new Promise((resolve) => setTimeout(resolve, 50))
+      return window.benchOps.open()
+    }
+    return { tab, names: await tab.evaluate(start, null) }
   }
-  note(`${name}: ${await tab.evaluate(open, null)}`)
-  const names = await tab.evaluate(() => window.benchOps.names(), null)
+  const { tab, names } = await open()
+  await tab.close()
   const lines: Line[] = []
   for (const step of names.filter((one) => pattern!.test(one))) {
     const line: Line = { browser: name, step, ...noTimes(), firstMs: {} }
     lines.push(line)
     note(`${name}, ${step}, ${rounds} rounds`)
+    // A device that has failed once fails again.
+    const { tab } = await open()
     try {
       const losses: number[] = []
       for (const device of deviceNames) {
-        const load = () =>
-          tab.evaluate(([op, on]) => window.benchOps.load(op, on), [step, device] as const)
-        const { firstMs, loss } = await load()
+        const load = ([op, on]: readonly [string, DeviceName]) => window.benchOps.load(op, on)
+        const { firstMs, loss } = await tab.evaluate(load, [step, device] as const)
         line.firstMs![device] = firstMs
         losses.push(loss)
       }
@@ -195,8 +199,9 @@ async function timeOps(
         for (const device of inTurns(round))
           line[device].push(await tab.evaluate((on) => window.benchOps.time(on), device))
     } catch (thrown) {
-      line.error = messageOf(thrown)
+      line.error = messageOf(thrown).split('\n')[0]
     }
+    await tab.close()
   }
   return lines
 }

@@ -1,6 +1,5 @@
 import { autocast } from '../../src/entries/amp.ts'
 import {
-  argmax,
   bmm,
   cast,
   cat,
@@ -47,13 +46,17 @@ import {
   charRnn,
   clipGradNorm,
   cnn,
+  GELU,
   GRU,
   gpt,
+  Linear,
   LSTM,
   type Module,
   mlp,
   RNN,
   resnet18,
+  Sequential,
+  Tanh,
 } from '../../src/entries/nn.ts'
 import { AdamW, type Optimizer, SGD } from '../../src/entries/optim.ts'
 import type { Parameter } from '../../src/graph/trace/parameter.ts'
@@ -148,6 +151,14 @@ const updateOf = (optimizer: Optimizer) => () => optimizer.step()
 export const plainUpdate = (parameters: Parameter[]): (() => void) =>
   updateOf(new SGD(parameters, { lr: 1e-3 }))
 
+const gptConfig = { vocabSize: 65, blockSize: 64, layers: 2, heads: 4, width: 64 }
+
+/** Pixels from features of their places: narrow layers, so that activations count. */
+const picture = (activation: () => Module) => {
+  const hidden = [16, 64, 64, 64].flatMap((width) => [new Linear(width, 64), activation()])
+  return new Sequential(...(hidden as Layer[]), new Linear(64, 3))
+}
+
 const batchFirst = { batchFirst: true }
 
 /** Every kind of kernel, in sizes in which a step takes about 1 to 100 ms. */
@@ -163,7 +174,6 @@ export const ops: Ops = {
   ...unary('sum of columns', (x) => sum(x, 0)),
   ...unary('sum of rows', (x) => sum(x, 1)),
   ...unary('maxima of rows', (x) => max(x, 1).values),
-  ...unary('argmax of rows', (x) => cast(argmax(x, 1), 'f32')),
   ...unary('top 8 of rows', (x) => topk(x, 8, 1).values),
   ...unary('variance of rows', (x) => variance(x, 1)),
   ...unary('logsumexp of rows', (x) => logsumexp(x, 1)),
@@ -277,12 +287,13 @@ export const ops: Ops = {
   ...layer('GRU to 128', sequences, () => new GRU(64, 128, batchFirst)),
   ...layer('LSTM to 128', sequences, () => new LSTM(64, 128, batchFirst)),
   ...layer('model mlp', [64, 784], () => mlp()),
+  ...layer('model of a picture, GELU, 4 x 64', [4096, 16], () => picture(() => new GELU())),
+  ...layer('model of a picture, tanh, 4 x 64', [4096, 16], () => picture(() => new Tanh())),
   ...layer('model cnn with batch norm', [64, 1, 28, 28], () => cnn({ batchNorm: true })),
   ...layer('model resnet18', [8, 3, 32, 32], () => resnet18({ smallInputs: true, numClasses: 10 })),
   ...language('model charRnn', [16, 64], () => charRnn(65)),
-  ...language('model gpt', [8, 64], () =>
-    gpt({ vocabSize: 65, blockSize: 64, layers: 2, heads: 4, width: 64 }),
-  ),
+  ...language('model gpt', [8, 64], () => gpt(gptConfig)),
+  ...language('model gpt, dropout 0.1', [8, 64], () => gpt({ ...gptConfig, dropout: 0.1 })),
   'AdamW of 4 million': {
     shapes: [[2048, 2048]],
     update: (parameters) => updateOf(new AdamW(parameters)),
