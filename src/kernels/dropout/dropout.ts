@@ -1,9 +1,9 @@
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, tensorType } from '../../util/shape.ts'
-import { eachElement, eachFloat, oneVariant } from '../elements.ts'
+import { eachElement, eachFloat } from '../elements.ts'
 import { storedAs } from '../half.ts'
 import { floatElement, wideElement } from '../half-bindings.ts'
-import { defineOp, type HalfAttrs, type Op, type OpCall } from '../op.ts'
+import { type Dispatch, defineOp, type HalfAttrs, type Op, type OpCall } from '../op.ts'
 import {
   dropThreshold,
   keeps,
@@ -47,6 +47,51 @@ fn element(at: u32) -> f32 {
   })
 }
 
+/** Whether each sample falls into whole fours. */
+const isWhole = ({ inputs: [x], attrs: { samples } }: OpCall<DropoutAttrs>): boolean =>
+  (countElements(x.shape) / samples) % 4 === 0
+
+/** An invocation makes 4 neighbours of one sample, bound as words or as vectors. */
+function blockwise(call: OpCall<DropoutAttrs>, isWide: boolean): Dispatch[] {
+  const {
+    inputs: [x],
+    outputs: [y],
+    attrs: { p, layer, samples, random },
+  } = call
+  if (!isWide && y.dtype === 'f16') return wordByWord(call)
+  const count = countElements(x.shape)
+  const perSample = count / samples
+  const blocks = ceilDiv(perSample, 4)
+  const elementOf = isWide ? wideElement : floatElement
+  return eachElement({
+    label: `dropout ${count}`,
+    count: blocks * samples,
+    bindings: [
+      reads('x', { in: 0 }, elementOf(x)),
+      reads('scalars', 'scalars'),
+      writes('y', { out: 0 }, elementOf(y)),
+    ],
+    constants: { SCALE: { f32: scaleOf(p) } },
+    functions: maskWgsl(random),
+    main: [
+      `let sample = i / ${blocks}u;`,
+      `let block = i % ${blocks}u;`,
+      `let words = mask_words(${layerWord(layer)}u, sample, block) >> vec4<u32>(8u);`,
+      `let kept = words >= vec4<u32>(${dropThreshold(p)}u);`,
+      ...(isWide
+        ? ['y[i] = select(vec4<f32>(0.0), x[i] * SCALE, kept);']
+        : [
+            'let first = block * 4u;',
+            `let at = sample * ${perSample}u + first;`,
+            ...['x', 'y', 'z', 'w'].map((lane, k) => {
+              const store = `y[at + ${k}u] = select(0.0, x[at + ${k}u] * SCALE, kept.${lane});`
+              return isWhole(call) ? store : `if (first + ${k}u < ${perSample}u) { ${store} }`
+            }),
+          ]),
+    ],
+  })
+}
+
 /** y = x where the mask keeps it, times 1 / (1 - p), else 0. It is its own gradient: the mask is drawn again, never stored. */
 export const dropout: Op<DropoutAttrs> = defineOp<DropoutAttrs>({
   name: 'dropout',
@@ -68,47 +113,17 @@ export const dropout: Op<DropoutAttrs> = defineOp<DropoutAttrs>({
     }
     return [tensorType(x.shape, half ? 'f16' : 'f32')]
   },
-  variants: oneVariant((call) => {
-    const {
-      inputs: [x],
-      outputs: [y],
-      attrs: { p, layer, samples, random },
-    } = call
-    const count = countElements(x.shape)
-    const perSample = count / samples
-    const isWide = perSample % 4 === 0
-    if (!isWide && y.dtype === 'f16') return wordByWord(call)
-    // An invocation makes 4 neighbours of one sample.
-    const blocks = ceilDiv(perSample, 4)
-    const elementOf = isWide ? wideElement : floatElement
-    return eachElement({
-      label: `dropout ${count}`,
-      count: blocks * samples,
-      bindings: [
-        reads('x', { in: 0 }, elementOf(x)),
-        reads('scalars', 'scalars'),
-        writes('y', { out: 0 }, elementOf(y)),
-      ],
-      constants: { SCALE: { f32: scaleOf(p) } },
-      functions: maskWgsl(random),
-      main: [
-        `let sample = i / ${blocks}u;`,
-        `let block = i % ${blocks}u;`,
-        `let words = mask_words(${layerWord(layer)}u, sample, block) >> vec4<u32>(8u);`,
-        `let kept = words >= vec4<u32>(${dropThreshold(p)}u);`,
-        ...(isWide
-          ? ['y[i] = select(vec4<f32>(0.0), x[i] * SCALE, kept);']
-          : [
-              'let first = block * 4u;',
-              `let at = sample * ${perSample}u + first;`,
-              ...['x', 'y', 'z', 'w'].map(
-                (lane, k) =>
-                  `if (first + ${k}u < ${perSample}u) { y[at + ${k}u] = select(0.0, x[at + ${k}u] * SCALE, kept.${lane}); }`,
-              ),
-            ]),
-      ],
-    })
-  }),
+  variants: [
+    { name: 'naive', lower: (call) => ({ dispatches: blockwise(call, false) }) },
+    {
+      name: 'vectors',
+      when: isWhole,
+      lower: (call) => ({ dispatches: blockwise(call, true) }),
+    },
+  ],
+  // In WebAssembly four invocations are computed at once, but none that binds vectors. For f16 the plain kernel draws a mask for each element.
+  preferred: (call, { isWasm }) =>
+    isWhole(call) && (!isWasm || call.outputs[0].dtype === 'f16') ? 'vectors' : 'naive',
   gradient(context) {
     const [dy] = context.outputGradients
     const { half: _, ...attrs } = context.attrs
