@@ -25,7 +25,7 @@ const runtimes = new Map<Name, Runtime>()
 const steps = new Map<Name, () => Promise<number>>()
 
 /** In which the browser's best compiler has had its turn too. */
-const warmUpMs = 600
+const warmUpMs = 1000
 /** A block is at least so long. */
 const blockMs = 100
 
