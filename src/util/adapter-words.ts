@@ -3,8 +3,10 @@ import { isRecord } from './kind-of.ts'
 /** An adapter as its owner describes it, in words; it came from another tab, so nothing about it is taken for granted. */
 export interface AdapterWords {
   readonly text: string
-  /** All that it says of itself, as of why it stands in for another. */
+  /** All that it says of itself. */
   readonly title: string
+  /** Why it stands in for another; empty where it does not. */
+  readonly why: string
   readonly isSoftware: boolean
   readonly features: readonly string[]
 }
@@ -20,10 +22,12 @@ export function adapterWords(adapter: unknown): AdapterWords {
   }
   const name = [text('vendor'), text('architecture')].filter(Boolean).join(' · ')
   const description = text('description')
+  const [first, ...reasons] = description.split(';').map((part) => part.trim())
   const isHost = hosts.includes(text('architecture'))
   return {
-    text: (!isHost && name) || description.split(';')[0] || 'unnamed adapter',
+    text: (!isHost && name) || first || 'unnamed adapter',
     title: description,
+    why: isHost ? reasons.join('; ') : '',
     isSoftware: facts.isSoftware === true,
     features: [
       ...(facts.hasF16 === true ? ['f16'] : []),
@@ -34,8 +38,7 @@ export function adapterWords(adapter: unknown): AdapterWords {
 
 /** One line: `CPU in WebAssembly, 2 threads (no GPU, only the adapter google swiftshader)`, or `google · swiftshader (software adapter)`. */
 export function adapterLine(adapter: unknown): string {
-  const { text, title, isSoftware } = adapterWords(adapter)
-  const [first, ...reasons] = title.split(';').map((part) => part.trim())
-  if (isSoftware && first !== text) reasons.push('software adapter')
-  return reasons.length > 0 ? `${text} (${reasons.join('; ')})` : text
+  const { text, title, why, isSoftware } = adapterWords(adapter)
+  const reason = why || (isSoftware && !title.startsWith(text) ? 'software adapter' : '')
+  return reason ? `${text} (${reason})` : text
 }

@@ -182,13 +182,13 @@ function Member(props: MemberProps) {
 
 /** What the member computes on, and how far away it is. */
 function Device({ member, ways }: { member: LobbyMember; ways: readonly Fact[] }) {
-  const { text, title, isSoftware, features } = adapterWords(member.adapter)
+  const { text, title, why, isSoftware, features } = adapterWords(member.adapter)
   const speed = speedOf(member.measured ?? {})
   return (
     <>
       <span class="adapter">
         <span class="device" title={title}>
-          {text}
+          {why ? `${text} (${why})` : text}
         </span>
         {isSoftware && (
           <span class="badge warn" title="No graphics card: the CPU computes">

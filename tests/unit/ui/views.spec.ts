@@ -151,11 +151,12 @@ describe('who a tab is', () => {
   it('shows what another tab sends of its adapter, with any fields missing', () => {
     expect(
       adapterWords({ vendor: 'google', architecture: 'swiftshader', isSoftware: true }),
-    ).toEqual({ text: 'google · swiftshader', title: '', isSoftware: true, features: [] })
+    ).toEqual({ text: 'google · swiftshader', title: '', why: '', isSoftware: true, features: [] })
     const description = 'CPU in WebAssembly, 2 threads; no WebGPU'
     expect(adapterWords({ vendor: '', architecture: 'wasm', description })).toMatchObject({
       text: 'CPU in WebAssembly, 2 threads',
       title: description,
+      why: 'no WebGPU',
     })
     const odds: JsonValue[] = [null, 7, 'x', [], {}, { vendor: 3 }]
     for (const odd of odds) {
