@@ -244,7 +244,9 @@ describe('a page that cannot take part says why', () => {
     await see(page, 'Alone in the room')
     expect(await page.evaluate(() => navigator.gpu)).toBeUndefined()
     const device = members(page).locator('.device')
-    expect(await device.innerText()).toMatch(/^CPU in WebAssembly, \d+ threads? \(no WebGPU( adapter)?\)$/)
+    expect(await device.innerText()).toMatch(
+      /^CPU in WebAssembly, \d+ threads? \(no WebGPU( adapter)?\)$/,
+    )
     await button(page, 'Start').click()
     await see(page, 'Finished')
     expect(await page.locator('#summary').textContent()).toContain('Steps3')
