@@ -71,12 +71,8 @@ export function spectralNorm<M extends Module>(module: M, options: SpectralNormO
       `${where}: expected at least 1 power iteration on at least 1 element, got ${nPowerIterations} on ${formatShape(weight.shape)}. Correct nPowerIterations or the layer's sizes.`,
     )
   }
-  const dim = resolveAxis(
-    where,
-    'dim',
-    weight.shape,
-    options.dim ?? (module instanceof ConvTranspose2d ? 1 : 0),
-  )
+  const { dim: given = module instanceof ConvTranspose2d ? 1 : 0 } = options
+  const dim = resolveAxis(where, 'dim', weight.shape, given)
   const height = weight.shape[dim]
   const u = module.registerBuffer(`${name}_u`, randomDirection(height, eps))
   const v = module.registerBuffer(`${name}_v`, randomDirection(weight.count / height, eps))
