@@ -1,6 +1,6 @@
 import { type Command, CommanderError, Option } from 'commander'
 import { clipped } from '../src/util/clipped.ts'
-import { deviceChoices } from '../src/util/device.ts'
+import { deviceChoices, maxThreads } from '../src/util/device.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { wholeNumber } from './parse-number.ts'
 
@@ -93,9 +93,9 @@ export const deviceFlag = (where = ''): Option =>
     `what ${where || 'tabs'} compute on: auto, a GPU where there is one, else the cpu; webgpu, also where that is a software adapter; cpu, which computes in WebAssembly; reference, slowly in float64 (default: auto)`,
   ).choices(deviceChoices)
 
-/** \`--num-threads\`, in every command. */
+/** `--num-threads`, in every command. */
 export const threadsFlag = (): Option =>
   new Option(
     '--num-threads <n>',
     'threads of each rank that computes on the cpu; or set OMP_NUM_THREADS (default: the cores, divided by the ranks)',
-  ).argParser(wholeNumber(1))
+  ).argParser(wholeNumber(1, maxThreads))

@@ -10,6 +10,7 @@ import { Sequential } from '../../src/nn/module.ts'
 import { MaxPool2d } from '../../src/nn/pooling.ts'
 import type { TrainConfigInput } from '../../src/trainer/settings/config.ts'
 import type { Task } from '../../src/trainer/settings/task.ts'
+import { invariant } from '../../src/util/errors.ts'
 import { resultsOf, smallDigits, trainRanks } from './train-ranks.ts'
 
 const withNorm = {
@@ -71,6 +72,9 @@ export async function hashesOf(
       const ends = await trainRanks(ranks, input, () => runtime, undefined, shared)
       for (const [rank, { paramHash }] of resultsOf(ends).entries())
         hashes[`${threads} threads, rank ${rank} of ${ranks}`] = paramHash
+      // Where threads share no memory or have ended, the hashes would say nothing of threads.
+      const { description } = (runtime.gpu.device as { adapterInfo: GPUAdapterInfo }).adapterInfo
+      invariant(description.includes(`, ${threads} thread`), () => description)
     } finally {
       runtime.gpu.close()
       setNumThreads(before)
