@@ -1,4 +1,4 @@
-import { erf, erfLines } from './erf.ts'
+import { erf, erfLines, erfPlusOneLines } from './erf.ts'
 import { scalarTable, sigmoid, sigmoidLines, softplus, softplusLines } from './scalar-function.ts'
 
 const sqrtHalf = Math.SQRT1_2
@@ -63,8 +63,8 @@ export const activations = scalarTable({
     arity: 1,
     wgsl: (a) => [
       `$scaled = ${a} * ${sqrtHalf}`,
-      ...erfLines('$scaled'),
-      `0.5 * ${a} * (1.0 + $erf)`,
+      ...erfPlusOneLines('$scaled'),
+      `0.5 * ${a} * $both`,
     ],
     reference: (a) => 0.5 * a * (1 + erf(a * sqrtHalf)),
   },
@@ -73,8 +73,8 @@ export const activations = scalarTable({
     arity: 2,
     wgsl: (dy, a) => [
       `$scaled = ${a} * ${sqrtHalf}`,
-      ...erfLines('$scaled'),
-      `${dy} * (0.5 * (1.0 + $erf) + ${a} * ${densityAtZero} * exp(-$scaled * $scaled))`,
+      ...erfPlusOneLines('$scaled'),
+      `${dy} * (0.5 * $both + ${a} * ${densityAtZero} * exp(-$scaled * $scaled))`,
     ],
     reference: (dy, a) =>
       dy * (0.5 * (1 + erf(a * sqrtHalf)) + a * densityAtZero * Math.exp((-a * a) / 2)),

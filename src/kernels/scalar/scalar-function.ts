@@ -31,12 +31,19 @@ export function constantWgsl(value: number, known: string): string {
   return value > 0 ? infinityWgsl(known) : minusInfinityWgsl(known)
 }
 
-/** Lines that set `$sigma` = 1 / (1 + exp(-a)) and `$rest` = 1 - sigma, both to full relative precision at any `a`. */
+/**
+ * Lines that set `$sigma` = 1 / (1 + exp(-a)) and `$rest` = 1 - sigma, both to full relative precision at any `a`.
+ *
+ * `$lost` is what 1 + t lost by its rounding.
+ */
 export const sigmoidLines = (a: string): string[] => [
   `$t = exp(-abs(${a}))`,
   '$whole = 1.0 + $t',
-  `$sigma = select($t, 1.0, ${a} >= 0.0) / $whole`,
-  `$rest = select(1.0, $t, ${a} >= 0.0) / $whole`,
+  '$quotient = $t / $whole',
+  '$small = $t - $t * $quotient',
+  '$large = 1.0 - $quotient',
+  `$sigma = select($small, $large, ${a} >= 0.0)`,
+  `$rest = select($large, $small, ${a} >= 0.0)`,
 ]
 
 /** log(1 + u) = u - u^2 P(u) on 0..1, by weighted least squares; largest error 0.02 * 2^-24 relative. */
@@ -54,7 +61,7 @@ export const softplusLines = (a: string): string[] => [
   `$u = exp(-abs(${a}))`,
   `$p = ${log1p.reduceRight((text, value) => (text ? `(${value} - $u * ${text})` : `${value}`), '')}`,
   // Of a NaN, exp may be any number on a GPU.
-  `$softplus = select(max(${a}, 0.0) + ($u - $u * $u * $p), ${a}, is_nan(${a}))`,
+  `$softplus = select((max(${a}, 0.0) - $u * $u * $p) + $u, ${a}, is_nan(${a}))`,
 ]
 
 /** The same on numbers. */

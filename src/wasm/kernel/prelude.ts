@@ -9,8 +9,10 @@ fn exp_of_f32(given: f32) -> f32 {
   let x = min(max(given, -104.0), 89.0);
   let n = round(x * 1.4426950408889634);
   let r = x - n * 0.693359375 - n * -2.12194440e-4;
-  let a = ((((1.9875691500e-4 * r + 1.3981999507e-3) * r + 8.3334519073e-3) * r + 4.1665795894e-2) * r + 1.6666665459e-1) * r + 5.0000001201e-1;
-  let y = a * (r * r) + r + 1.0;
+  // Three sums side by side: an engine takes less time than for six in a row.
+  let z = r * r;
+  let a = ((1.9875691500e-4 * r + 1.3981999507e-3) * z + (8.3334519073e-3 * r + 4.1665795894e-2)) * z + (1.6666665459e-1 * r + 5.0000001201e-1);
+  let y = a * z + r + 1.0;
   // 2^n in two factors, as the first alone may pass the largest number or be too small.
   let half = i32(n) >> 1u;
   let rest = i32(n) - half;

@@ -1,10 +1,8 @@
 import { expect, test } from 'vitest'
-import { erf } from '../../../src/kernels/scalar/erf.ts'
-import { specialFunctions } from '../../../src/kernels/special-functions.ts'
-import { stepsToWgsl } from '../../../src/kernels/steps.ts'
 import { halfValue } from '../../../src/util/half.ts'
 import { compileKernel } from '../../../src/wasm/compile-kernel.ts'
 import { runKernel } from '../../support/run-kernel.ts'
+import { ulps, worstUlps } from '../../support/ulps.ts'
 
 /** A shader whose invocation `i` writes `value`; `types`: of the arrays x and y. */
 const each = (value: string, types = ['u32', 'u32'], count = 1000, more = '') => `
@@ -169,58 +167,34 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   expect([...y]).toEqual([5456 + 496, 5456 + 496, 5456 + 496, 0])
 })
 
-/** Distance in units of the last place of the exact value's float. */
-function ulps(got: number, exact: number): number {
-  const rounded = Math.abs(Math.fround(exact))
-  const unit = 2 ** Math.max(-149, Math.floor(Math.log2(rounded || 2 ** -149)) - 23)
-  return Math.abs(got - exact) / unit
-}
+/** Numbers of all sizes: every other one from 2^-7 to 2^4, the rest finite ones of any exponent. */
+const sizes = Float32Array.from({ length: 500_000 }, (_, i) => {
+  const step = Math.imul(i >> 1, 0x9e3779b1) >>> 0
+  const [first, count] = i % 2 ? [120, 11] : [0, 255]
+  const bits = (first << 23) + Math.floor((step / 2 ** 32) * count * 2 ** 23)
+  return new Float32Array(Uint32Array.of((bits | ((i << 30) & (1 << 31))) >>> 0).buffer)[0]
+})
 
 test.each([
-  ['exp', Math.exp, -87, 88],
-  ['log', Math.log, 1e-30, 1e30],
-  ['sqrt', Math.sqrt, 0, 1e30],
-] as const)(
-  'compileKernel computes %s within 2 units of the last place',
-  (name, exact, low, high) => {
-    const x = Float32Array.from({ length: 4000 }, (_, i) =>
-      low > 0 && low < 1e-9 ? low * (high / low) ** (i / 3999) : low + ((high - low) * i) / 3999,
-    )
-    const [, y] = runKernel(
-      each(`${name}(x[i])`, ['f32', 'f32'], 4000),
-      [x, new Float32Array(4000)],
-      groupsFor(4000),
-    )
-    const worst = y.reduce((max, got, i) => Math.max(max, ulps(got, exact(x[i]))), 0)
-    expect(worst).toBeLessThanOrEqual(2)
+  ...(['exp', 'log', 'sqrt', 'rsqrt'] as const),
+  ...(['tanh', 'sigmoid', 'softplus', 'erf'] as const),
+])(
+  'the elementwise function %s is within 2 units of the last place on the device cpu at numbers of all sizes',
+  (fn) => {
+    expect(worstUlps(fn, sizes)).toBeLessThanOrEqual(2)
   },
 )
 
-test.each([
-  ['tanh', Math.tanh, 2],
-  ['sigmoid', (x: number) => 1 / (1 + Math.exp(-x)), 2.5],
-  ['softplus', (x: number) => Math.log1p(Math.exp(x)), 2.25],
-  // A quotient of two polynomials, each with its roundings.
-  ['erf', erf, 8],
-] as const)(
-  'the elementwise function %s is within its bound in units of the last place on the device cpu',
-  (fn, exact, bound) => {
-    const count = 200_000
-    const x = Float32Array.from({ length: count }, (_, i) =>
-      i % 2 ? (i / count - 0.5) * 20 : (i % 4 ? 1 : -1) * 10 ** ((i / count) * 8 - 7),
-    )
-    const args = [{ input: 0 }, ...(fn === 'softplus' ? [{ constant: 1 }, { constant: 80 }] : [])]
-    const { lines, result } = stepsToWgsl([{ fn, args }], ['a'])
-    const own = `fn own(a: f32) -> f32 {\n${[...lines, `return ${result};`].join('\n')}\n}`
-    const [, y] = runKernel(
-      each('own(x[i])', ['f32', 'f32'], count, specialFunctions(own) + own),
-      [x, new Float32Array(count)],
-      groupsFor(count),
-    )
-    const worst = y.reduce((max, got, i) => Math.max(max, ulps(got, exact(x[i]))), 0)
-    expect(worst).toBeLessThanOrEqual(bound)
-  },
-)
+test('silu is within 3 units of the last place on the device cpu where its sigmoid is a normal number', () => {
+  expect(worstUlps('silu', sizes, (x) => x > -87)).toBeLessThanOrEqual(3)
+})
+
+test('both forms of gelu are within 2 units of the last place of 1 or x on the device cpu, and keep digits where they are small', () => {
+  for (const fn of ['gelu', 'geluTanh'] as const) {
+    expect(worstUlps(fn, sizes, undefined, (x) => Math.max(1, Math.abs(x)))).toBeLessThanOrEqual(2)
+    expect(worstUlps(fn, sizes, (x) => x > -5.5)).toBeLessThanOrEqual(128)
+  }
+})
 
 test('compileKernel computes powers within 1 unit of the last place, and their edges as C does', () => {
   const x = Float32Array.from({ length: 4000 }, (_, i) => 10 ** ((i % 63) / 9 - 3))
