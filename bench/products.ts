@@ -1,6 +1,7 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { setFlagsFromString } from 'node:v8'
 import { Command } from 'commander'
 import { createServer, type ViteDevServer } from 'vite'
 import type { Problem } from '../src/measure/matmul.ts'
@@ -13,7 +14,7 @@ import { publish } from './command/results.ts'
 import { type Place, pairRow, type Row } from './row.ts'
 import { formatReport } from './table.ts'
 
-/** `npm run bench -- products`: matrix products of the device cpu beside what the CPU's vector instructions allow, and beside NumPy. */
+/** `npm run bench -- products`: matrix products of the device cpu beside what the CPU's vector instructions allow, beside NumPy, and with `relaxed_madd`. */
 
 interface Flags {
   rounds: number
@@ -24,7 +25,7 @@ interface Flags {
 
 const command = new Command('npm run bench -- products')
   .description(
-    'Times matrix products of the device cpu in Node, in turns with a bare loop of the same multiply and add instructions, and with NumPy.',
+    'Times matrix products of the device cpu in Node, in turns with a bare loop of the same multiply and add instructions, with NumPy, and with relaxed_madd.',
   )
   .option('--rounds <count>', 'interleaved rounds', countOf(3), 9)
   .option('--python <command>', 'one whose NumPy has OpenBLAS', 'python3')
@@ -70,19 +71,31 @@ async function measure(
 ): Promise<Row[]> {
   type Library = typeof import('../src/gpu/num-threads.ts') &
     typeof import('../src/gpu/wasm/open.ts') &
+    typeof import('../src/gpu/wasm/vectors.ts') &
+    typeof import('../src/wasm/compile-kernel.ts') &
     typeof import('../src/graph/memory/runtime.ts') &
-    typeof import('../src/measure/matmul.ts')
-  const files = ['gpu/num-threads', 'gpu/wasm/open', 'graph/memory/runtime', 'measure/matmul']
+    typeof import('../src/measure/matmul.ts') &
+    typeof import('../src/measure/own-product.ts') &
+    typeof import('../src/measure/product.ts')
+  const files = [
+    ...['gpu/num-threads', 'gpu/wasm/open', 'gpu/wasm/vectors', 'graph/memory/runtime'],
+    ...['measure/matmul', 'measure/own-product', 'measure/product', 'wasm/compile-kernel'],
+  ]
   const parts = await Promise.all(files.map((file) => vite.ssrLoadModule(`/src/${file}.ts`)))
-  const { setNumThreads, openWasm, Runtime, formatProblem, timeMatmul } = Object.assign(
-    {},
-    ...parts,
-  ) as Library
+  const library = Object.assign({}, ...parts) as Library
+  const { setNumThreads, openWasm, Runtime, formatProblem, timeMatmul, ownProduct } = library
+  // Node 20 has it behind this flag.
+  if (!library.hasRelaxedMadd()) setFlagsFromString('--experimental-wasm-relaxed-simd')
   const loop = bareLoop()
   const rows: Row[] = []
   for (const threads of [1, 2]) {
     setNumThreads(threads)
     const runtime = new Runtime(await openWasm())
+    const withMadd = new Runtime(
+      await openWasm((wgsl, options) =>
+        library.compileKernel(wgsl, { ...options, isRelaxed: true }),
+      ),
+    )
     const numpy = new NumPy(python, threads)
     try {
       const blas = await numpy.version()
@@ -94,6 +107,15 @@ async function measure(
           const flops = 2 * size ** 3
           const bare: number[] = []
           const theirs: number[] = []
+          const fused: number[] = []
+          const plain: number[] = []
+          const task = library.taskOf(problem)
+          const operands = library.operandsOf(problem)
+          const products = await Promise.all(
+            [withMadd, runtime].map((on) => ownProduct(on, task, ...operands)),
+          )
+          const times = Math.ceil(1e9 / flops)
+          library.checkProduct('relaxed_madd', task, ...operands, await products[0].result())
           const [{ runsMs }] = await timeMatmul(runtime, problem, {
             preferredOnly: true,
             runs: rounds,
@@ -101,17 +123,26 @@ async function measure(
             async onRound() {
               bare.push(threads * loop())
               theirs.push(flops / (await numpy.productMs(form, size)) / 1e6)
+              for (const [i, rates] of [fused, plain].entries()) {
+                const beganMs = performance.now()
+                await products[i].run(times)
+                rates.push((times * flops) / (performance.now() - beganMs) / 1e6)
+              }
             },
           })
+          for (const product of products) product.dispose()
           const ours = runsMs.map((ms) => flops / ms / 1e6)
           const options = { row: name, unit: 'GFLOP/s', better: 'higher' } as const
           const peer = threads === 1 ? 'bare loop' : `bare loop x ${threads}`
           rows.push(pairRow({ ...options, peer, goal }, place, ours, bare))
           rows.push(pairRow({ ...options, peer: blas }, place, ours, theirs))
+          const madd = { ...options, row: `${name}, relaxed_madd`, peer: 'multiply and add' }
+          rows.push(pairRow(madd, place, fused, plain))
         }
     } finally {
       numpy.close()
       runtime.gpu.close()
+      withMadd.gpu.close()
     }
   }
   return rows

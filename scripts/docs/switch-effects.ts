@@ -36,6 +36,9 @@ export const switchEffects: { readonly [Name in SwitchName]: readonly string[] }
   numThreads: [
     "The device `cpu` computes on this many threads; results do not depend on it. Default: the machine's cores, divided by the ranks of a launcher. Also the variable OMP_NUM_THREADS. A page that is not isolated from other origins has one. In code: `setNumThreads(2)`, before the device is opened.",
   ],
+  relaxedMadd: [
+    'The device `cpu` uses `relaxed_madd`, where the engine has it: products of matrices take 0.8 of the time, and the bits differ between processors. So `exact` refuses it. Before the device is opened.',
+  ],
   visibleDevices: [
     'Makes only these WebGPU devices visible and renumbers them in this order, like CUDA_VISIBLE_DEVICES: with `1`, `webgpu:0` is device 1. The list ends at the first number that has no device; an empty list or `-1` hides all. By default all devices are visible: 0 is the fastest adapter, followed by the low-power adapter and the software adapter of the browser, if they are different ones. In code: `gpu.setVisibleDevices("0,2")`, before a device is opened.',
   ],

@@ -131,6 +131,12 @@ export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name
     type: `a whole number from 1 to ${maxThreads}`,
     default: null,
   },
+  relaxedMadd: {
+    schema: boolean,
+    type: 'true or false',
+    default: false,
+    isOfRun: true,
+  },
   visibleDevices: {
     schema: v.nullable(deviceList),
     type: 'distinct device numbers, comma-separated: `0,2`',

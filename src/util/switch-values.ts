@@ -23,6 +23,7 @@ export interface SwitchValues {
   readonly memoryCap: number | null
   /** 1 to 64; null: the machine's cores, divided by the ranks of this browser. */
   readonly numThreads: number | null
+  readonly relaxedMadd: boolean
   /** At least 1; null: as many as a loader asks for. */
   readonly maxWorkers: number | null
 }

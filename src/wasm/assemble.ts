@@ -27,6 +27,14 @@ export interface Label {
 export class FunctionCode {
   readonly #body = new Body()
   #depth = 0
+  readonly #isRelaxed: boolean
+  /** The factors of products in this run of instructions without jumps, by the number of the result, if none was overwritten. */
+  readonly #products = new Map<number, readonly Local[]>()
+
+  /** `isRelaxed`: a sum with a product of vectors becomes a `relaxed_madd`, which rounds once or twice, as the CPU has it. */
+  constructor({ isRelaxed = false } = {}) {
+    this.#isRelaxed = isRelaxed
+  }
 
   /** Adds a parameter; all of them come before the first instruction. */
   parameter<T extends Type>(type: T): Local<T> {
@@ -55,7 +63,16 @@ export class FunctionCode {
   }
 
   v128(instruction: Instruction<'v128'>, ...operands: Local[]): Local<'v128'> {
-    return this.#apply('v128', instructions.v128[instruction], operands)
+    if (!this.#isRelaxed) return this.#apply('v128', instructions.v128[instruction], operands)
+    const at = operands.findIndex(({ index }) => this.#products.has(index))
+    if (instruction === 'f32x4.add' && at >= 0) {
+      const factors = this.#products.get(operands[at].index)!
+      const madd = instructions.v128['f32x4.relaxed_madd']
+      return this.#apply('v128', madd, [...factors, operands[1 - at]])
+    }
+    const result = this.#apply('v128', instructions.v128[instruction], operands)
+    if (instruction === 'f32x4.mul') this.#products.set(result.index, operands)
+    return result
   }
 
   i32Const(value: number): Local<'i32'> {
@@ -133,6 +150,9 @@ export class FunctionCode {
 
   /** Overwrites a local. */
   set<T extends Type>(local: Local<T>, value: Local<T>): void {
+    for (const [product, factors] of this.#products)
+      if (product === local.index || factors.some(({ index }) => index === local.index))
+        this.#products.delete(product)
     this.#body.get(value)
     this.#body.set(local)
   }
@@ -156,6 +176,7 @@ export class FunctionCode {
     this.#nest(control.if, () => {
       then()
       if (!otherwise) return
+      this.#products.clear()
       this.#body.add([control.else])
       otherwise()
     })
@@ -207,11 +228,13 @@ export class FunctionCode {
   }
 
   #nest(opcode: readonly number[], body: (label: Label) => void): void {
+    this.#products.clear()
     this.#body.add(opcode)
     this.#depth++
     body({ depth: this.#depth })
     this.#depth--
     this.#body.add([control.end])
+    this.#products.clear()
   }
 
   #apply<T extends Type>(type: T, code: readonly number[], operands: readonly Local[]): Local<T> {

@@ -31,17 +31,27 @@ const maxAttempts = 200
 const vectorBytes = 16
 const preludeFunctions = [...parse(prelude).functions]
 
+export interface CompileOptions {
+  /** Whether threads share the memory. */
+  readonly isShared?: boolean
+  /** Whether `relaxed_madd` may be used: faster, with the bits of this CPU. */
+  readonly isRelaxed?: boolean
+}
+
 /**
  * Compiles a compute shader to WebAssembly, where four neighbouring invocations are computed at once if none of its buffers holds vectors.
  *
  * errors: `gpu.compile` with the line.
  */
-export function compileKernel(wgsl: string, { isShared = false } = {}): CompiledKernel {
+export function compileKernel(
+  wgsl: string,
+  { isShared = false, isRelaxed = false }: CompileOptions = {},
+): CompiledKernel {
   const shader = parse(wgsl)
   const findings = new Findings()
   for (let attempt = 0; attempt < maxAttempts; attempt++) {
     findings.hasChanged = false
-    const kernel = new Kernel(shader, findings)
+    const kernel = new Kernel(shader, findings, new FunctionCode({ isRelaxed }))
     const code = kernel.write()
     if (!findings.hasChanged)
       return {
@@ -54,7 +64,7 @@ export function compileKernel(wgsl: string, { isShared = false } = {}): Compiled
 }
 
 class Kernel {
-  readonly #code = new FunctionCode()
+  readonly #code: FunctionCode
   readonly #shader: Shader
   readonly #source: KernelSource
   readonly #findings: Findings
@@ -71,7 +81,8 @@ class Kernel {
   readonly #workgroupBytes: number
   readonly #withBarriers: ReadonlySet<string>
 
-  constructor(shader: Shader, findings: Findings) {
+  constructor(shader: Shader, findings: Findings, code: FunctionCode) {
+    this.#code = code
     this.#shader = shader
     this.#findings = findings
     const parameters = runParameters.map(() => this.#code.parameter('i32'))

@@ -18,7 +18,7 @@ const word = 2
 /**
  * Instructions by what they give, with their opcodes.
  *
- * source: WebAssembly core specification 2.0, chapter 5.4.
+ * source: WebAssembly core specification 2.0, chapter 5.4; 3.0 for `relaxed_madd`.
  */
 export const instructions = {
   i32: {
@@ -147,6 +147,7 @@ export const instructions = {
     'f64x2.splat': simd(0x14),
     'f64x2.add': simd(0xf0),
     'f64x2.mul': simd(0xf2),
+    'f32x4.relaxed_madd': simd(0x105),
     'i32x4.trunc_sat_f32x4_s': simd(0xf8),
     'i32x4.trunc_sat_f32x4_u': simd(0xf9),
     'f32x4.convert_i32x4_s': simd(0xfa),

@@ -1,4 +1,4 @@
-import { compileKernel } from '../../src/wasm/compile-kernel.ts'
+import { type CompileOptions, compileKernel } from '../../src/wasm/compile-kernel.ts'
 
 type Words = Float32Array<ArrayBuffer> | Uint32Array<ArrayBuffer> | Int32Array<ArrayBuffer>
 
@@ -10,8 +10,9 @@ export function runKernel<T extends readonly Words[]>(
   wgsl: string,
   buffers: T,
   groups: readonly [number, number] = [1, 1],
+  options: CompileOptions = {},
 ): T {
-  const kernel = compileKernel(wgsl)
+  const kernel = compileKernel(wgsl, options)
   const memory = new WebAssembly.Memory({ initial: 64 })
   const { exports } = new WebAssembly.Instance(new WebAssembly.Module(kernel.code), {
     host: { memory },

@@ -1,6 +1,7 @@
 import type { Module } from '../../nn/module.ts'
 import { SyncBatchNorm } from '../../nn/sync-batch-norm.ts'
 import { TabringError } from '../../util/errors.ts'
+import { switchValue } from '../../util/switches.ts'
 
 const maxParameters = 50e6
 /**
@@ -9,8 +10,13 @@ const maxParameters = 50e6
  */
 const bytesPerParameter = 68
 
-/** errors: `config.invalid` for a model that virtual workers cannot train, or that takes too much memory on the host. */
+/** errors: `config.invalid` for a model that virtual workers cannot train, or that takes too much memory on the host; and with the switch `relaxedMadd`. */
 export function mustFit(model: Module): void {
+  if (switchValue('relaxedMadd'))
+    throw new TabringError(
+      'config.invalid',
+      'exact: the switch relaxedMadd is set, with which results have other bits on other processors. Train without exact, or without the switch.',
+    )
   for (const [path, module] of model.namedModules()) {
     if (!(module instanceof SyncBatchNorm)) continue
     throw new TabringError(

@@ -1,12 +1,13 @@
 import { GpuError, messageOf } from '../../util/errors.ts'
 import { log } from '../../util/log.ts'
+import { switchValue } from '../../util/switches.ts'
 import { compileKernel } from '../../wasm/compile-kernel.ts'
 import { type AdapterFacts, Gpu } from '../device.ts'
 import { shareCores } from '../num-threads.ts'
 import { WasmDevice } from './device.ts'
 import { WasmHeap } from './heap.ts'
 import type { CompileKernel } from './pipeline.ts'
-import { proveVectors } from './vectors.ts'
+import { hasRelaxedMadd, proveVectors } from './vectors.ts'
 
 /**
  * Opens the CPU of this page, worker or process as a device that runs the same shaders as a GPU, compiled to WebAssembly.
@@ -14,14 +15,23 @@ import { proveVectors } from './vectors.ts'
  * `why`: for people who see it in place of a GPU. errors: `gpu.unavailable`, where the engine has no vector instructions or the page forbids WebAssembly; `gpu.limit` where no memory can be had.
  */
 export async function openWasm(compile: CompileKernel = compileKernel, why = ''): Promise<Gpu> {
-  const device = await prepared(compile)
+  const isWanted = switchValue('relaxedMadd')
+  const isRelaxed = isWanted && hasRelaxedMadd()
+  const madd = isRelaxed
+    ? 'with relaxed_madd'
+    : isWanted
+      ? 'without relaxed_madd, which this engine lacks'
+      : ''
+  const device = await prepared(
+    isRelaxed ? (wgsl, options) => compile(wgsl, { ...options, isRelaxed }) : compile,
+  )
   const { architecture, vendor } = device.adapterInfo
   const facts: AdapterFacts = {
     vendor,
     architecture,
     // Threads may turn out not to begin.
     get description() {
-      return [device.adapterInfo.description, why].filter(Boolean).join('; ')
+      return [device.adapterInfo.description, madd, why].filter(Boolean).join('; ')
     },
     isSoftware: true,
     hasF16: false,

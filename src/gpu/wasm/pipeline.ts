@@ -1,8 +1,11 @@
-import type { CompiledKernel } from '../../wasm/compile-kernel.ts'
+import type { CompiledKernel, CompileOptions } from '../../wasm/compile-kernel.ts'
 import type { WasmBuffer } from './buffer.ts'
 
 /** errors: `gpu.compile`. */
-export type CompileKernel = (wgsl: string, options: { isShared: boolean }) => CompiledKernel
+export type CompileKernel = (
+  wgsl: string,
+  options: CompileOptions & { readonly isShared: boolean },
+) => CompiledKernel
 
 /**
  * Runs `count` workgroups of a dispatch from `first` on; they are numbered along x, then y, then z. Groups need nothing of each other, so

@@ -11,8 +11,9 @@ import { bufferUsage, mapMode } from '../../../src/gpu/usage.ts'
 import { WasmDevice } from '../../../src/gpu/wasm/device.ts'
 import { WasmHeap } from '../../../src/gpu/wasm/heap.ts'
 import { openWasm } from '../../../src/gpu/wasm/open.ts'
-import { WasmPipeline } from '../../../src/gpu/wasm/pipeline.ts'
+import { type CompileKernel, WasmPipeline } from '../../../src/gpu/wasm/pipeline.ts'
 import type { ThreadStart } from '../../../src/gpu/wasm/thread.ts'
+import { setSwitches } from '../../../src/util/switches.ts'
 
 const storage = bufferUsage.STORAGE | bufferUsage.COPY_SRC | bufferUsage.COPY_DST
 
@@ -480,6 +481,32 @@ test('a buffer throws when there is no memory for it', () => {
   one.destroy()
   make()
   gpu.check()
+})
+
+test('the device cpu uses relaxed_madd when the switch is set and the engine has it, and says which', async () => {
+  const relaxed: (boolean | undefined)[] = []
+  const noting: CompileKernel = (wgsl, options) => {
+    relaxed.push(options.isRelaxed)
+    return compile(wgsl, options)
+  }
+  const opening = async () => {
+    const gpu = await openWasm(noting)
+    opened.push(gpu)
+    await kernel(gpu, 'add 1')
+    return gpu.facts.description
+  }
+  const validate = vi.spyOn(WebAssembly, 'validate')
+  expect(await opening()).not.toContain('relaxed_madd')
+  setSwitches({ relaxedMadd: true })
+  try {
+    validate.mockReturnValue(false)
+    expect(await opening()).toContain('without relaxed_madd, which this engine lacks')
+    validate.mockReturnValue(true)
+    expect(await opening()).toContain('with relaxed_madd')
+  } finally {
+    setSwitches({ relaxedMadd: false })
+  }
+  expect(relaxed).toEqual([undefined, undefined, true])
 })
 
 test('the error names what to allow when a page forbids WebAssembly', async () => {

@@ -27,7 +27,17 @@ import { SGD } from '../../../src/optim/sgd.ts'
 import { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { systemEnv } from '../../../src/util/env.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { setSwitches } from '../../../src/util/switches.ts'
 import { onRanks } from '../../support/ranks-of-one.ts'
+
+test('exact refuses the switch relaxedMadd', () => {
+  setSwitches({ relaxedMadd: true })
+  try {
+    expect(() => mustFit(new Linear(2, 2))).toThrow(/^exact: the switch relaxedMadd is set, /)
+  } finally {
+    setSwitches({ relaxedMadd: false })
+  }
+})
 
 test('exact refuses a SyncBatchNorm by its path', () => {
   const model = new Sequential(new Linear(3, 4), new BatchNorm1d(4))

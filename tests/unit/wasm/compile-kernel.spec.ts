@@ -1,3 +1,4 @@
+import { setFlagsFromString } from 'node:v8'
 import { expect, test } from 'vitest'
 import { halfValue } from '../../../src/util/half.ts'
 import { compileKernel } from '../../../src/wasm/compile-kernel.ts'
@@ -218,6 +219,41 @@ test('compileKernel computes powers within 1 unit of the last place, and their e
   const { NaN: none, POSITIVE_INFINITY: infinity } = Number
   const expected = [infinity, 1, 0, 0, 1, infinity, 1, 1, 1, none, 1, none, none, 1, none]
   expect([...z.slice(0, 15)]).toEqual(expected)
+})
+
+test('compileKernel joins products with sums only where isRelaxed is set and no factor has changed since', () => {
+  // Node 20 has the instruction behind this flag.
+  setFlagsFromString('--experimental-wasm-relaxed-simd')
+  const own = `
+fn own(given: f32) -> f32 {
+  var x = given;
+  var sum = 1.0;
+  let kept = x * x;
+  let joined = x * 3.0 + sum;
+  x = x + 1.0;
+  sum = sum + kept;
+  for (var n = 0u; n < 3u; n++) {
+    sum = sum + kept;
+    x = x + 1.0;
+    if (x > 40.0) { sum = sum + kept * x; } else { sum = x * x + kept; }
+    sum = sum * 0.5 + x;
+  }
+  return sum + joined;
+}`
+  const wgsl = each('own(x[i])', ['f32', 'f32'], 64, own)
+  // Sums of these have no rounding, so that joined instructions give the same.
+  const x = Float32Array.from({ length: 64 }, (_, i) => i)
+  const outputs = [false, true].map(
+    (isRelaxed) => runKernel(wgsl, [x, new Float32Array(64)], [1, 1], { isRelaxed })[1],
+  )
+  expect(outputs[1]).toEqual(outputs[0])
+  const joined = [false, true].map((isRelaxed) => {
+    const code = compileKernel(wgsl, { isRelaxed }).code
+    return code.filter((byte, i) => byte === 0xfd && code[i + 1] === 0x85 && code[i + 2] === 0x02)
+      .length
+  })
+  expect(joined[0]).toBe(0)
+  expect(joined[1]).toBeGreaterThan(2)
 })
 
 test('compileKernel unpacks all halves exactly', () => {
