@@ -1,5 +1,6 @@
 import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
+import { isPlain, isRecord } from '../util/kind-of.ts'
 import { checkRecord } from '../util/options.ts'
 
 /** What wrapping a model puts before its keys: the property in which `DistributedDataParallel` and PyTorch's wrappers hold it. */
@@ -42,7 +43,8 @@ export function stripModulePrefix<T>(stateDict: Readonly<Record<string, T>>): Re
  * Returns the state dict with the keys of a model, `own`, where a key differs from one of them by wrappers alone.
  *
  * A key of the model stays as it is, also in a model that has a property called `module`. Any number of `module.` in front, and the
- * `_orig_mod.` of `torch.compile` anywhere, may be there or not. A key that fits neither way stays too.
+ * `_orig_mod.` of `torch.compile` anywhere, may be there or not, and one prefix before just these keys, such as Lightning's `model.`. A key
+ * that fits neither way stays too.
  */
 export function fitModulePrefix<T>(
   stateDict: Readonly<Record<string, T>>,
@@ -50,13 +52,36 @@ export function fitModulePrefix<T>(
 ): Record<string, T> {
   const wanted = new Map([...own].map((key) => [withoutWrappers(key), key]))
   const taken = new Set(Object.keys(stateDict))
+  const outer = taken.size === own.size ? outerPrefix(stateDict, own).length : 0
   const fitting = (key: string): string => {
-    const other = own.has(key) ? undefined : wanted.get(withoutWrappers(key))
+    const other = own.has(key) ? undefined : wanted.get(withoutWrappers(key).slice(outer))
     if (other === undefined || taken.has(other)) return key
     taken.add(other)
     return other
   }
   return Object.fromEntries(Object.entries(stateDict).map(([key, value]) => [fitting(key), value]))
+}
+
+/** What to do with a state without any key of a model, `own`. */
+export function remedyOfKeys(state: object, own: ReadonlySet<string>): string {
+  const isTensor = (value: unknown) => isRecord(value) && 'data' in value
+  const holds = ([, value]: [string, unknown]) =>
+    isPlain(value) && !isTensor(value) && Object.values(value).some(isTensor)
+  const [below] = Object.entries(state).find(holds) ?? []
+  if (below !== undefined) return `Its tensors lie below ${clipped(below)}: pass that part of it`
+  const outer = outerPrefix(state, own)
+  return outer
+    ? `There this model's keys begin with "${clipped(outer)}": pass those, without it`
+    : 'Load a file saved for this model'
+}
+
+/** What a state has before every key of a model, and '' without such a prefix. Wrappers do not count. */
+function outerPrefix(state: object, own: ReadonlySet<string>): string {
+  const [first = '', ...rest] = [...own].map(withoutWrappers)
+  const keys = new Set(Object.keys(state).map(withoutWrappers))
+  const ends = [...keys].filter((key) => key.endsWith(`.${first}`))
+  const prefixes = ends.map((key) => key.slice(0, key.length - first.length))
+  return prefixes.find((prefix) => rest.every((key) => keys.has(prefix + key))) ?? ''
 }
 
 const withoutWrappers = (key: string): string =>

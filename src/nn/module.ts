@@ -25,7 +25,7 @@ import {
   ModuleHooks,
 } from './module-hooks.ts'
 import { checkName, itemsWithin, keyOf, outerName } from './module-names.ts'
-import { fitModulePrefix } from './module-prefix.ts'
+import { fitModulePrefix, remedyOfKeys } from './module-prefix.ts'
 import { type LoadableState, requireTensors, stateValues } from './state-values.ts'
 
 /** Parameters and buffers on the host, by key, as a checkpoint holds them. Keys of a shared tensor refer to the same array. */
@@ -36,7 +36,8 @@ export interface LoadOptions {
   strict?: boolean
   /**
    * `auto` (the default) adds or removes what wrappers put into keys, where that gives a key of this module: any number of leading `module.`
-   * (`DistributedDataParallel`, `DataParallel`), and `_orig_mod.` (`torch.compile`). `exact`: keys as they are, as in PyTorch.
+   * (`DistributedDataParallel`, `DataParallel`), `_orig_mod.` (`torch.compile`), and a prefix of just its keys, such as Lightning's `model.`.
+   * `exact`: keys as they are, as in PyTorch.
    */
   prefix?: 'exact' | 'auto'
 }
@@ -334,9 +335,12 @@ export abstract class Module {
     const missingKeys = missing.filter(([, { absent }]) => !absent).map(([key]) => key)
     const unexpectedKeys = Object.keys(state).filter((key) => !keys.has(key))
     if (strict && (missingKeys.length || unexpectedKeys.length)) {
+      const remedy = covered.size
+        ? 'Load a file saved for this model, or pass strict: false'
+        : remedyOfKeys(given, keys)
       throw new ShapeError(
         'shape.mismatch',
-        `loadStateDict: the keys do not match this model, missing [${clipped(missingKeys.join(', '))}] and unknown [${clipped(unexpectedKeys.join(', '))}]. Load a file saved for this model, or pass strict: false.`,
+        `loadStateDict: the keys do not match this model, missing [${clipped(missingKeys.join(', '))}] and unknown [${clipped(unexpectedKeys.join(', '))}]. ${remedy}.`,
       )
     }
     const found = own.filter(isThere)

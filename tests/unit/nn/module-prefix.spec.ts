@@ -94,6 +94,8 @@ test.each([
   ['module.module.', (key: string) => `module.module.${key}`],
   ['_orig_mod.', (key: string) => `_orig_mod.${key}`],
   ['module._orig_mod.', (key: string) => `module._orig_mod.${key}`],
+  ["Lightning's model.", (key: string) => `model.${key}`],
+  ["Lightning's model._orig_mod.", (key: string) => `model._orig_mod.${key}`],
   ['a compiled layer', (key: string) => key.replace('.', '._orig_mod.')],
 ])('%s in keys is what a wrapper put there when a model has none', async (_, name) => {
   const saved = { ...(await bare().stateDict()), '1.bias': numbers(5, 6, 7) }
@@ -103,6 +105,25 @@ test.each([
   model.loadStateDict(renamed(renamed(saved, name), (key) => `module.${key}`))
   const file = writeStateDict(renamed(await model.stateDict(), name))
   expect(await loadModel(bare(), file)).toEqual({ missingKeys: [], unexpectedKeys: [] })
+})
+
+test('a state without a key of the model says where its keys are when some are there', async () => {
+  const own = await bare().stateDict()
+  const refusal = (state: object) => {
+    try {
+      bare().loadStateDict(state as never)
+    } catch (thrown) {
+      return (thrown as Error).message.replace(/.*?\]\. /, '')
+    }
+  }
+  const more = { 'decoder.weight': numbers(1) }
+  const below = 'Its tensors lie below model_state_dict: pass that part of it.'
+  expect(refusal({ epoch: 3, none: null, model_state_dict: own })).toBe(below)
+  expect(refusal({ ...renamed(own, (key) => `encoder.${key}`), ...more })).toBe(
+    'There this model\'s keys begin with "encoder.": pass those, without it.',
+  )
+  expect(refusal(more)).toBe('Load a file saved for this model.')
+  expect(refusal({ ...own, ...more })).toMatch('or pass strict: false.')
 })
 
 test('the second key of one parameter is unknown when the two differ in wrappers alone', async () => {
