@@ -48,7 +48,10 @@ export async function openFile(source: ByteSource | OpenFile, name: string): Pro
     }
   checkText('readBytes', 'name', name)
   const isAddress = typeof bytes === 'string' || isOf(bytes, URL)
-  const file = isAddress ? { url: addressOf(name, 'source', bytes).href } : (bytes as FileSource)
+  const local = ', or the bytes of a local file: await readFile(path) of node:fs/promises'
+  const file = isAddress
+    ? { url: addressOf(name, 'source', bytes, local).href }
+    : (bytes as FileSource)
   checkArgument(
     name,
     'source',

@@ -46,14 +46,18 @@ export const unreadable = (path: string, thrown: unknown) =>
     { cause: thrown },
   )
 
-/** An address, which may be relative to the page's. errors: `config.invalid` for an invalid one. */
-export function addressOf(where: string, name: string, address: string | URL): URL {
+/**
+ * An address, which may be relative to the page's. `otherwise`: what else may be passed. errors: `config.invalid` for an invalid one, and
+ * for that of a local file, which `fetch` does not read.
+ */
+export function addressOf(where: string, name: string, address: string | URL, otherwise = ''): URL {
   const isText = typeof address === 'string' || isOf(address, URL)
   const base = globalThis.location?.href
-  if (isText && URL.canParse(address, base)) return new URL(address, base)
+  const url = isText && URL.canParse(address, base) ? new URL(address, base) : undefined
+  if (url && url.protocol !== 'file:') return url
   throw new DataError(
     'config.invalid',
-    `${where}: ${name} must be an address, got ${quoted(address)}. Pass a URL such as https://host/file${base ? '' : '; without a page it must be a whole one'}.`,
+    `${where}: ${name} must be an address that can be fetched, got ${quoted(address)}. Pass a URL such as https://host/file${base || url ? '' : '; without a page it must be a whole one'}${otherwise}.`,
   )
 }
 

@@ -37,6 +37,16 @@ const key = { seed: 0, epoch: 0, index: 0 }
 const images = () => ({ shape: [2, 2, 2], data: Uint8Array.of(0, 51, 255, 255, 0, 0, 0, 0) })
 const labels = () => ({ shape: [2], data: Uint8Array.of(3, 4) })
 
+test('a local file as an address is refused with how to pass its bytes, where these may be passed', async () => {
+  const bytes = 'or the bytes of a local file: await readFile(path) of node:fs/promises.'
+  const model = new Linear(1, 1)
+  for (const address of ['./sd.pt', new URL('file:///x/sd.pt')])
+    await expect(loadModel(model, address)).rejects.toThrow(bytes)
+  await expect(download('file:///x.bin')).rejects.toThrow(
+    /^download: url must be an address that can be fetched, got "file:\/\/\/x.bin"\. Pass a URL such as https:\/\/host\/file\.$/,
+  )
+})
+
 test('normalize of images that are bytes is that of what toTensor makes of them', () => {
   const mnist = new IdxDataset(images(), labels(), { transform: normalize([0.5], [0.25]) })
   const long = new IdxDataset(images(), labels(), {
