@@ -35,10 +35,18 @@ const known: readonly Foreign[] = [
   },
   { is: 'an XZ file', begins: ['\xfd7zXZ'], remedy: 'Unpack it: unxz.' },
   { is: 'a Zstandard file', begins: ['\x28\xb5\x2f\xfd'], remedy: 'Unpack it: unzstd.' },
-  { is: 'a ZIP archive (.zip, .npz or .pt)', begins: ['PK\x03\x04', 'PK\x05\x06'] },
+  {
+    is: 'a ZIP archive (.zip, .npz or .pt)',
+    begins: ['PK\x03\x04', 'PK\x05\x06'],
+    remedy: 'Read a .pt with readTorch or loadModel, and an .npz with readNpz.',
+  },
   { is: 'a tar archive', begins: ['ustar'], at: 257, remedy: 'Unpack it: tar -xf.' },
-  { is: 'an array of NumPy (.npy)', begins: ['\x93NUMPY'] },
-  { is: 'a Python pickle', begins: ['\x80\x02', '\x80\x03', '\x80\x04', '\x80\x05'] },
+  { is: 'an array of NumPy (.npy)', begins: ['\x93NUMPY'], remedy: 'Read it with readNpy.' },
+  {
+    is: 'a Python pickle',
+    begins: ['\x80\x02', '\x80\x03', '\x80\x04', '\x80\x05'],
+    remedy: 'Read it with readTorch or loadModel, if torch.save wrote it.',
+  },
   {
     is: 'a pickle of protocol 0 or 1, as Python 2 writes them',
     begins: [

@@ -72,7 +72,13 @@ const refuse = (path: readonly string[], expected: string, got: string): DataErr
  */
 export function save(state: SavedState, ...rest: []): Uint8Array<ArrayBuffer> {
   const [options] = rest as unknown[]
-  checkArgument('save', 'options', options, options === undefined, 'left out: it has none')
+  checkArgument(
+    'save',
+    'options',
+    options,
+    options === undefined,
+    'left out: save(state) returns the bytes of a .safetensors file, and saveModel with { format: "pt" }, or writeTorch, those of a .pt',
+  )
   const tensors = new Map<string, SafeTensor>()
   const add = (path: readonly string[], shape: readonly number[], data: SavedArray): string => {
     let name = path.join('.')
@@ -114,10 +120,7 @@ export function save(state: SavedState, ...rest: []): Uint8Array<ArrayBuffer> {
  *
  * errors: `data.malformed` for any other file; `readSafetensors` reads plain weights.
  */
-export function load(
-  source: Uint8Array<ArrayBuffer> | ArrayBuffer,
-  name = 'checkpoint',
-): SavedState {
+export function load(source: Uint8Array<ArrayBuffer> | ArrayBuffer, name = 'load'): SavedState {
   const { tensors, metadata } = readSafetensors(source, name)
   const where = clippedName(name)
   const malformed = (expected: string, got: string) =>

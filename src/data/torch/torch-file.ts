@@ -81,7 +81,9 @@ async function openArchive(file: OpenFile, name: string): Promise<TorchFile> {
       name,
       'an archive of torch.save, with data.pkl',
       `the entries ${clipped(names.join(', ')) || 'of none'}`,
-      'Save a state_dict() with torch.save.',
+      names.some((one) => one.endsWith('.npy'))
+        ? 'Read an .npz with readNpz, and pass its arrays to model.loadStateDict.'
+        : 'Save a state_dict() with torch.save.',
     )
   const root = pickle.slice(0, -'data.pkl'.length)
   if (archive.entries.has(`${root}constants.pkl`))

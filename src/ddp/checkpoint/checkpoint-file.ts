@@ -191,7 +191,7 @@ export async function prepareAt<Values extends SavedState>(
   checkFlag(where, 'strict', strict)
   const isHeard = typeof onDifferences === 'function'
   checkArgument(where, 'onDifferences', onDifferences, isHeard, 'a function')
-  const { [ownKey]: own, ...states } = load(file)
+  const { [ownKey]: own, ...states } = load(file, where)
   const checked = v.safeParse(ownSchema, own)
   if (!checked.success) {
     throw new DataError(

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { readSafetensors, writeSafetensors } from '../../../src/data/safetensors.ts'
 import { load, type SavedState, save } from '../../../src/data/saved-tree.ts'
+import { writeZip } from '../../../src/data/zip.ts'
 
 const state: SavedState = {
   model: {
@@ -35,7 +36,9 @@ test('what is not plain is refused by its path', () => {
   expect(() => save(bad)).toThrow(/model\.run: expected a plain value or an array, got function/)
   expect(() => save({ seen: new Map() } as unknown as SavedState)).toThrow(/seen: .*got a Map/)
   const surplus = [{ format: 'pt' }] as unknown as []
-  expect(() => save({ a: 1 }, ...surplus)).toThrow(/^save: options must be left out/)
+  expect(() => save({ a: 1 }, ...surplus)).toThrow(
+    /^save: options must be left out: .* saveModel with \{ format: "pt" \}, or writeTorch,/,
+  )
   expect(() => save({ a: { $tensor: 'x' } })).toThrow(/keys that do not start with "\$"/)
 })
 
@@ -44,4 +47,8 @@ test('files of others are refused with what to do', () => {
   expect(() => load(plain, 'model.safetensors')).toThrow(
     /model\.safetensors: expected the entry "tabring", got none.*readSafetensors/,
   )
+  expect(() => load(writeZip([['sd/data.pkl', Uint8Array.of(1)]]))).toThrow(
+    'load: expected a safetensors file, got a ZIP archive (.zip, .npz or .pt). Read a .pt with readTorch or loadModel, and an .npz with readNpz.',
+  )
+  expect(() => load(new Uint8Array(Buffer.from('\x93NUMPY\x01\0', 'latin1')))).toThrow('readNpy.')
 })

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { writeZip } from '../../../src/data/zip.ts'
 import {
   loadCheckpoint,
   loadModel,
@@ -44,6 +45,13 @@ test('a local file as an address is refused with how to pass its bytes, where th
     await expect(loadModel(model, address)).rejects.toThrow(bytes)
   await expect(download('file:///x.bin')).rejects.toThrow(
     /^download: url must be an address that can be fetched, got "file:\/\/\/x.bin"\. Pass a URL such as https:\/\/host\/file\.$/,
+  )
+})
+
+test('an archive of NumPy as a model says how its arrays load', async () => {
+  const archive = writeZip([['weight.npy', Uint8Array.of(1)]])
+  await expect(loadModel(new Linear(1, 1), archive)).rejects.toThrow(
+    'Read an .npz with readNpz, and pass its arrays to model.loadStateDict.',
   )
 })
 
