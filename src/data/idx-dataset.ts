@@ -8,7 +8,7 @@ import type { DatasetDescription, FileArray, HostTensor } from './descriptions.t
 import { readIdx } from './idx.ts'
 import type { PixelImage } from './image/pixels.ts'
 import { requireTransform, restoreTransform, type Transform, toTensor } from './image/transforms.ts'
-import { type Dataset, randomStreamOf, type SampleKey } from './samples.ts'
+import { type Dataset, type SampleKey, streamAt } from './samples.ts'
 
 /** `x` is the result of the transform, or the numbers of the row; `y` is the label. */
 export type IdxSample = { readonly x: HostTensor; readonly y: number }
@@ -80,7 +80,7 @@ function rowOf({ shape, data }: FileArray, transform: IdxDatasetOptions['transfo
     const apply = transform ?? toTensor()
     return (index, key) => {
       const pixels = data.subarray(index * count, (index + 1) * count)
-      return apply({ height, width, channels, data: pixels }, randomStreamOf(key))
+      return apply({ height, width, channels, data: pixels }, streamAt('IdxDataset.get', key))
     }
   }
   if (transform)

@@ -8,7 +8,7 @@ import { type FolderFile, type FolderListing, readFile } from './folder.ts'
 import { decodeImage } from './image/decode.ts'
 import type { PixelImage } from './image/pixels.ts'
 import { requireTransform, restoreTransform, type Transform, toTensor } from './image/transforms.ts'
-import { type Dataset, randomStreamOf, type SampleKey } from './samples.ts'
+import { type Dataset, type SampleKey, streamAt } from './samples.ts'
 
 /** What browsers decode. */
 const imageName = /\.(png|jpe?g|webp|gif|bmp|avif)$/i
@@ -91,7 +91,7 @@ export class ImageFolder implements Dataset<ImageSample> {
     const file = this.#images[index]
     const image = await decodeImage(await readFile(file), file.path)
     return {
-      x: this.#transform(image, randomStreamOf(key)),
+      x: this.#transform(image, streamAt('ImageFolder.get', key)),
       y: this.targets[index],
       path: file.path,
     }

@@ -50,10 +50,13 @@ export interface Dataset<S = Sample> {
 }
 
 /** Returns the random stream of one sample in one epoch. */
-export function randomStreamOf(key: SampleKey): RandomStream {
-  checkRecord('randomStreamOf', 'key', key)
+export const randomStreamOf = (key: SampleKey): RandomStream => streamAt('randomStreamOf', key)
+
+/** As `randomStreamOf`, for the method `where`. */
+export function streamAt(where: string, key: SampleKey): RandomStream {
+  checkRecord(where, 'key', key)
   for (const name of ['seed', 'epoch', 'index'] as const) {
-    checkNumber('randomStreamOf', name, key[name], Number.isSafeInteger, 'a whole number', true)
+    checkNumber(where, name, key[name], Number.isSafeInteger, 'a whole number', true)
   }
   return new RandomStream(key.seed, key.index, 'augment', key.epoch)
 }

@@ -48,6 +48,11 @@ test('a local file as an address is refused with how to pass its bytes, where th
   )
 })
 
+test('a sample without its key names the method that was called', async () => {
+  const get = () => new IdxDataset(images(), labels()).get(0, undefined as never)
+  expect(get).toThrow(/^IdxDataset\.get: key must be an object with values by name, got undefined/)
+})
+
 test('an archive of NumPy as a model says how its arrays load', async () => {
   const archive = writeZip([['weight.npy', Uint8Array.of(1)]])
   await expect(loadModel(new Linear(1, 1), archive)).rejects.toThrow(
