@@ -14,6 +14,10 @@ function unwritable(option: string, path: string, got: string, cause?: unknown):
   )
 }
 
+/** Names of files that other programs would read as another format than that of weights. */
+const otherFormats =
+  /\.(bin|ckpt|csv|gguf|ggml|gz|h5|hdf5|json|keras|mat|mlmodel|npy|npz|onnx|pb|pkl|pickle|pte|tar|tflite|zip)$/i
+
 /** Checks the weights, and returns them as torch.load reads them where the file's name asks for that. */
 function weightsOf(bytes: Buffer, name: string): Uint8Array | undefined {
   const { tensors } = readSafetensors(bytes, name)
@@ -35,8 +39,18 @@ export class OutFile {
     readonly temporaryPath: string,
   ) {}
 
-  /** errors: `file.unwritable`: no such folder, no right to write there, or something there that is no regular file. */
+  /**
+   * errors: `file.unwritable`: no such folder, no right to write there, something there that is no regular file, or weights under a name of
+   * another format.
+   */
   static async open(path: string, option = '--out'): Promise<OutFile> {
+    const ending = option === '--out' && otherFormats.exec(path)?.[0]
+    if (ending)
+      throw unwritable(
+        option,
+        path,
+        `weights are written as .safetensors, or as .pt or .pth of PyTorch, not as ${ending}`,
+      )
     const wanted = resolve(path)
     // Through a link to the file itself: renaming onto a link would replace the link.
     const target = await realpath(wanted).catch(() => wanted)

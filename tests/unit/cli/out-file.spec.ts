@@ -35,6 +35,15 @@ test('the ending .pth makes it a file of PyTorch', async () => {
   })
 })
 
+test('a name of another format is refused for weights alone', async () => {
+  await expect(OutFile.open(join(folder, 'm.ONNX'))).rejects.toThrow(
+    /^--out: cannot write .*m\.ONNX: weights are written as .safetensors, or as .pt or .pth of PyTorch, not as .ONNX\. Choose another path\.$/,
+  )
+  for (const name of ['m.v2', 'zip', 'm.safetensors'])
+    await (await OutFile.open(join(folder, name))).discard()
+  await (await OutFile.open(join(folder, 'trace.json'), '--trace')).discard()
+})
+
 test('through a link the file itself is replaced, not the link', async () => {
   await writeFile(join(folder, 'real'), 'old')
   await symlink('real', join(folder, 'w'))
