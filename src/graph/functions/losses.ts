@@ -226,12 +226,26 @@ export function klDiv(
 
 // --- classes ---
 
-/** errors: `shape.unsupported` for class labels that were declared as floats, as inputs are by default. */
-function refuseFloatLabels(where: string, input: Tensor, target: Tensor, otherwise = ''): void {
+/** errors: `shape.unsupported` for what are no scores of classes and labels of theirs, as where the two are swapped. */
+function requireScores(where: string, scores: string, input: Tensor, target: Tensor): void {
+  const [given, wanted] = [input.shape.length, target.shape.length]
+  const isRow = wanted === 0 || sameShape(input.shape, target.shape)
+  if (input.dtype[0] === 'f' && (given === 1 ? isRow : given >= Math.max(1, wanted))) return
+  const [first, second] = [input, target].map(({ dtype, shape }) => dtype + formatShape(shape))
+  throw new ShapeError(
+    'shape.unsupported',
+    `${where}: expected float ${scores}, then a label for each row of them, got ${first}, then ${second}. Pass the ${scores} first.`,
+  )
+}
+
+/** errors: `shape.unsupported` for class labels that were declared as floats, as inputs are by default; as `requireScores`. */
+function checkLabels(where: string, input: Tensor, target: Tensor, otherwise = ''): void {
   mustBeTensor(where, { input, target })
   const { shape, dtype } = target
   const classAxis = Math.min(1, input.shape.length - 1)
   const ofLabels = input.shape.filter((_, axis) => axis !== classAxis)
+  const scores = where === 'nllLoss' ? 'log-probabilities' : 'logits'
+  requireScores(where, scores, input, target)
   if (dtype !== 'f32' || !sameShape(shape, ofLabels)) return
   throw new ShapeError(
     'shape.unsupported',
@@ -320,7 +334,7 @@ export function crossEntropy(
   } = checkLoss('crossEntropy', options, { ...classOptions, labelSmoothing: true })
   mustBeTensor('crossEntropy', { input, target }, { weight })
   const probabilities = `, or pass class probabilities of shape ${formatShape(input.shape)}`
-  refuseFloatLabels('crossEntropy', input, target, probabilities)
+  checkLabels('crossEntropy', input, target, probabilities)
   if (input.shape.length === 1) return ofOneRow(crossEntropy, input, target, options)
   if (target.dtype === 'f32') return softTargets(input, target, options)
   boundClasses('crossEntropy', target, input.shape[1], options)
@@ -358,7 +372,7 @@ function softTargets(input: Tensor, target: Tensor, options: CrossEntropyOptions
 /** Returns -weight[target] input[target] for log-probabilities. shape: as `crossEntropy`; cost: as its general form. */
 export function nllLoss(input: Tensor, target: Tensor, options: ClassLossOptions = {}): Tensor {
   checkLoss('nllLoss', options, classOptions)
-  refuseFloatLabels('nllLoss', input, target)
+  checkLabels('nllLoss', input, target)
   if (input.shape.length === 1) return ofOneRow(nllLoss, input, target, options)
   boundClasses('nllLoss', target, input.shape[1], options)
   return classLoss('nllLoss', false, input, target, options)
@@ -385,6 +399,7 @@ export function accuracy(
 ): Tensor[] {
   const { topk = [1], count } = checkOptions('accuracy', options, { topk: true, count: true })
   mustBeTensor('accuracy', { output, target })
+  requireScores('accuracy', 'outputs', output, target)
   mustCount('accuracy', count)
   const [rows, classes] = output.shape
   const all = count && countedRows(rows, count)

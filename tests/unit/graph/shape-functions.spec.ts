@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { embedding, indexSelect, oneHot } from '../../../src/graph/functions/index-ops.ts'
-import { crossEntropy, nllLoss } from '../../../src/graph/functions/losses.ts'
+import { accuracy, crossEntropy, nllLoss } from '../../../src/graph/functions/losses.ts'
 import { bmm, dot, outer } from '../../../src/graph/functions/matmul.ts'
 import { pad } from '../../../src/graph/functions/pad.ts'
 import {
@@ -168,6 +168,21 @@ const refused: [name: string, make: () => unknown, text: RegExp][] = [
     'class labels of nllLoss as floats',
     () => nllLoss(x([8, 3]), x([8])),
     /^nllLoss: class labels must be i32, got f32\. Declare the input as tensorType\(\[8\], 'i32'\)\.$/,
+  ],
+  [
+    'labels before logits',
+    () => crossEntropy(x([2], 'i32'), x([2, 3])),
+    /^crossEntropy: expected float logits, then a label for each row of them, got i32\[2\], then f32\[2, 3\]\. Pass the logits first\.$/,
+  ],
+  [
+    'labels as floats before logits',
+    () => nllLoss(x([2]), x([2, 3])),
+    /^nllLoss: expected float log-probabilities, .* got f32\[2\], then f32\[2, 3\]\. Pass the/,
+  ],
+  [
+    'labels before outputs',
+    () => accuracy(x([2], 'i32'), x([2, 3])),
+    /^accuracy: expected float outputs, .* got i32\[2\], then f32\[2, 3\]\./,
   ],
   [
     'probabilities of another shape',
