@@ -34,8 +34,12 @@ export function checkOptions<T extends object>(
 ): T {
   const names = clipped(Object.keys(known).join(', '), maxNames) || 'none'
   if (!isPlain(options)) {
+    // PyTorch has it in this place without its name.
+    const [only, second] = Object.keys(known)
+    const isValue = only && !second && ['number', 'string', 'boolean'].includes(typeof options)
+    const example = isValue ? `${only}: ${quoted(options)}` : 'name: value'
     throw new ArgumentTypeError(
-      `${where}: expected an object with ${name} (${names}), got ${quoted(options)}. Write { name: value }.`,
+      `${where}: expected an object with ${name} (${names}), got ${quoted(options)}. Write { ${example} }.`,
     )
   }
   const unknown = Object.keys(options).find((name) => !Object.hasOwn(known, name))

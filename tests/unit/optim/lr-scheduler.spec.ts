@@ -169,6 +169,8 @@ test('bad options are refused by name', () => {
   expect(() => new s.StepLR(optimizer, 0)).toThrow(
     /StepLR: stepSize must be a whole number above 0/,
   )
+  expect(() => new s.StepLR(optimizer, 10, 0.1 as never)).toThrow('Write { gamma: 0.1 }.')
+  expect(() => new s.ReduceLROnPlateau(optimizer, 'min' as never)).toThrow('Write { name: value }.')
   expect(() => new s.OneCycleLR(optimizer, [1], { totalSteps: 5 })).toThrow(
     /OneCycleLR: maxLr must be one value, or one for each of 2 groups, got 1/,
   )
