@@ -239,7 +239,7 @@ function check(where: string, options: InitProcessGroupOptions): void {
     relay: true,
     groupName: 'text',
     rtc: 'object',
-    page: 'object',
+    page: true,
     timeoutMs: true,
     joinTimeoutMs: true,
     links: true,
@@ -247,7 +247,9 @@ function check(where: string, options: InitProcessGroupOptions): void {
     onspan: 'function',
     signal: true,
   })
-  const { links, signal } = options
+  const { links, page, signal } = options
+  const isPort = page === undefined || page === null || isOf(page, MessagePort)
+  checkArgument(where, 'page', page, isPort, 'the MessagePort that lendPage() returns')
   checkArgument(where, 'signal', signal, isSignal(signal), 'an AbortSignal')
   const areLinks = links === undefined || isOf(links, Map)
   checkArgument(where, 'links', links, areLinks, 'a Map of links by rank')

@@ -226,7 +226,7 @@ export function klDiv(
 
 // --- classes ---
 
-/** errors: `shape.unsupported` for what are no scores of classes and labels of theirs, as where the two are swapped. */
+/** errors: `shape.unsupported` where these are not scores of classes and a label for each row, such as swapped arguments. */
 function requireScores(where: string, scores: string, input: Tensor, target: Tensor): void {
   const [given, wanted] = [input.shape.length, target.shape.length]
   const isRow = wanted === 0 || sameShape(input.shape, target.shape)
