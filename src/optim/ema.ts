@@ -177,6 +177,12 @@ export class ExponentialMovingAverage {
 
   /** Runs `body` with the averaged parameters in the model, like torch_ema's average_parameters. */
   async averageParameters<T>(body: () => Promise<T>): Promise<T> {
+    if (this.#isSwapped) {
+      throw new TabringError(
+        'graph.misuse',
+        'ema.averageParameters: the averages are in the model already. Await the call under way, or the swap back, first.',
+      )
+    }
     this.swap()
     try {
       return await body()

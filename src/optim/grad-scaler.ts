@@ -98,6 +98,8 @@ export class GradScaler {
   readonly #options: Required<GradScalerOptions>
   /** (scale, steps since it changed), as it was given. */
   #kept: Float32Array<ArrayBuffer>
+  /** The scale that the constructor or a state gave; updates change it on the device alone. */
+  #given: number
   /** The same as steps leave it, by device where a step is on several: each makes the same changes. */
   readonly #pools = new Map<string, Pool>()
   readonly #uses = new WeakMap<Trace, ScalerUse>()
@@ -116,6 +118,7 @@ export class GradScaler {
     this.#options = { enabled, initScale, growthFactor, backoffFactor, growthInterval }
     checkScaling(this.#options)
     this.#kept = Float32Array.of(initScale, 0)
+    this.#given = initScale
   }
 
   /** Returns the loss times the scale: call `backward` on it. */
@@ -150,7 +153,7 @@ export class GradScaler {
     if (done.has(key)) {
       throw new TabringError(
         'graph.misuse',
-        'scaler.unscale: called twice for one optimizer in one step. Remove the second call.',
+        'scaler.unscale: called twice for one optimizer in one step, or after scaler.step, which divides too. Remove this call, or move it before scaler.step.',
       )
     }
     const buckets = optimizer.bucketsOfStep(trace, where)
@@ -177,7 +180,7 @@ export class GradScaler {
       if (stepped.has(key)) {
         throw new TabringError(
           'graph.misuse',
-          'scaler.step: called twice for one optimizer in one step. Remove the second call.',
+          'scaler.step: called twice for one optimizer in one step, or after scaler.step, which divides too. Remove this call, or move it before scaler.step.',
         )
       }
       if (!done.has(key)) this.#unscale(optimizer, 'scaler.step')
@@ -215,6 +218,7 @@ export class GradScaler {
         ['growthFactor', options.growthFactor],
         ['backoffFactor', options.backoffFactor],
         ['growthInterval', options.growthInterval],
+        ['scale', this.#given],
       ],
     })
     const attrs = {
@@ -280,6 +284,7 @@ export class GradScaler {
     return () => {
       Object.assign(this.#options, options)
       this.#kept = Float32Array.of(state.scale, tracker)
+      this.#given = state.scale
       for (const pool of this.#pools.values()) pool.write(this.#kept)
     }
   }

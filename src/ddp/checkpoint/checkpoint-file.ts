@@ -78,7 +78,7 @@ export async function readState(
   randoms: readonly RngState[] = [],
   where = 'saveCheckpoint',
 ): Promise<SavedState> {
-  checkRecord(where, 'state', state)
+  checkParts(where, 'state', state)
   if (ownKey in state) {
     throw new DataError(
       'data.malformed',
@@ -121,9 +121,16 @@ export async function readState(
 export const packCheckpoint = async (state: CheckpointState): Promise<Uint8Array<ArrayBuffer>> =>
   save(await readState(state, [], 'packCheckpoint'))
 
+/** errors: `config.invalid` for what is no object with parts by name, such as a part by itself, as torch.save takes one. */
+function checkParts(where: string, name: string, parts: object): void {
+  checkRecord(where, name, parts)
+  const isNamed = !('stateDict' in parts && typeof parts.stateDict === 'function')
+  checkArgument(where, name, parts, isNamed, 'an object with parts by name, such as { model }')
+}
+
 /** Waits until models that were wrapped just now have rank 0's parameters: ranks do their collectives in one order. */
 export async function whenReady(where: string, state: CheckpointState): Promise<void> {
-  checkRecord(where, 'the parts', state)
+  checkParts(where, 'the parts', state)
   for (const part of Object.values(state)) {
     if (!(part instanceof Module)) continue
     for (const parameter of part.parameters()) await parameter.exchange?.ready
@@ -182,7 +189,7 @@ export async function prepareAt<Values extends SavedState>(
   options: UnpackOptions,
   place?: Place,
 ): Promise<() => Promise<Values>> {
-  checkRecord(where, 'the parts', parts)
+  checkParts(where, 'the parts', parts)
   const { rank, size } = place ?? placeIn(parts)
   const { strict = true, onDifferences = warnOf(where, parts) } = checkOptions(where, options, {
     strict: true,

@@ -16,7 +16,6 @@ import {
   checkFlag,
   checkNumber,
   checkOptions,
-  checkRecord,
   isCount,
   isNotNegative,
 } from '../../util/options.ts'
@@ -57,6 +56,9 @@ export interface LoadCheckpointOptions extends CheckpointOptions, UnpackOptions 
 const privateName = 'default'
 /** Rank 0 may take so long over a file before the others give up. units: ms. */
 export const fileDeadlineMs = 600_000
+
+/** In the words of errors: scripts for PyTorch save on rank 0 alone. */
+const firstOfSave = 'saveCheckpoint by all ranks'
 /** A file travels in pieces of this size, so that nobody makes room for what does not come. units: bytes. */
 const pieceBytes = 2 ** 26
 /** No file is larger. units: bytes. */
@@ -80,16 +82,11 @@ export async function saveCheckpoint(
   if (placed.processGroup !== undefined) memberGroup('saveCheckpoint', placed.processGroup)
   checkNumber('saveCheckpoint', 'keepLast', keepLast, isCount, 'a whole number above 0')
   checkFlag('saveCheckpoint', 'isBest', isBest)
-  checkRecord('saveCheckpoint', 'state', state)
-  const group = groupOf(placed, state)
   await whenReady('saveCheckpoint', state)
+  const group = groupOf(placed, state)
   // Ranks may be seeded each for itself, as scripts for PyTorch do: each is to go on with its own.
   const randoms =
-    group && group.size > 1
-      ? await gatherJson('the random state', group, getRngState(), isRngState, {
-          deadlineMs: fileDeadlineMs,
-        })
-      : []
+    group && group.size > 1 ? await gatherJson(firstOfSave, group, getRngState(), isRngState) : []
   const write = async () => {
     const states = await readState(state, randoms)
     if (group && group.rank !== 0) return ''

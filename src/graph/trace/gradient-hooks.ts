@@ -1,7 +1,7 @@
 import { ShapeError, TabringError } from '../../util/errors.ts'
 import { formatShape, sameShape } from '../../util/shape.ts'
 import { requiresGradient } from './backward.ts'
-import { type Tensor, TracedTensor } from './tensor.ts'
+import { mustBeTensor, type Tensor, TracedTensor } from './tensor.ts'
 import { activeTrace } from './trace.ts'
 import type { GradientHook, GraphValue } from './value.ts'
 
@@ -63,6 +63,7 @@ export function hookGradients(
 
 /** The value that a hook returned, in the type of the gradient that it got. */
 function inPlaceOf(gradient: GraphValue | undefined, replaced: Tensor): GraphValue {
+  mustBeTensor('hook', { 'what it returned': replaced })
   if (!gradient || !sameShape(replaced.shape, gradient.type.shape)) {
     throw new ShapeError(
       'shape.mismatch',

@@ -544,6 +544,7 @@ const movedWith = (args: readonly unknown[]): PlacedDevice | undefined =>
 
 /** The value of a gradient that is given to a tensor. errors: `shape.mismatch`. */
 export function gradientFor(tensor: Tensor, gradient: Tensor): GraphValue {
+  mustBeTensor('grad', { gradient })
   const { shape } = tensor.value.type
   if (!sameShape(shape, gradient.shape)) {
     throw new ShapeError(

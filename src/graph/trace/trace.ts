@@ -168,9 +168,13 @@ export class ScalarBlock {
   #entry(name: string): NamedScalar {
     const entry = this.#named.get(name)
     if (entry) return entry
+    const remedy =
+      name === 'count'
+        ? 'Give the loss { count: sampleCount() }'
+        : `Call stepScalar("${clipped(name)}")`
     throw new TabringError(
       'graph.misuse',
-      `run: no step scalar "${clipped(name)}"; this program has ${clipped([...this.#named.keys()].join(', ')) || 'none'}. Call stepScalar("${clipped(name)}") in the traced function.`,
+      `run: no step scalar "${clipped(name)}"; this program has ${clipped([...this.#named.keys()].join(', ')) || 'none'}. ${remedy} in the traced function.`,
     )
   }
 

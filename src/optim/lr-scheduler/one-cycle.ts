@@ -1,3 +1,4 @@
+import { TabringError } from '../../util/errors.ts'
 import {
   checkChoice,
   checkFlag,
@@ -133,8 +134,11 @@ export class OneCycleLR extends LRScheduler {
 
   protected rates(): number[] {
     const step = this.lastEpoch
-    const isInside = step <= this.totalSteps
-    checkOption('OneCycleLR', 'step', step + 1, isInside, `at most ${this.totalSteps}`)
+    if (step > this.totalSteps)
+      throw new TabringError(
+        'config.invalid',
+        `OneCycleLR.step: step ${step} of ${this.totalSteps}. Raise totalSteps, or step less often.`,
+      )
     const phases = this.#phasesOf(this.totalSteps)
     const last = phases.length - 1
     const at = phases.findIndex(({ endStep }, i) => step <= endStep || i === last)

@@ -1,3 +1,4 @@
+import { isTracing } from '../../graph/trace/trace.ts'
 import { ArgumentTypeError, TabringError } from '../../util/errors.ts'
 import { isWhole } from '../../util/is-whole.ts'
 import { isRecord, quoted } from '../../util/kind-of.ts'
@@ -82,6 +83,11 @@ export abstract class LRScheduler implements AnyScheduler {
    */
   step(epoch?: number): void {
     const name = this.constructor.name
+    if (isTracing())
+      throw new TabringError(
+        'graph.misuse',
+        `${name}.step: called in a function that is being compiled, where it would run once. Call it between runs.`,
+      )
     checkOptimizer(name, this.optimizer)
     const { hasFractions } = this
     const isEpochHere = (value: number) => isNotNegative(value) && (hasFractions || isWhole(value))

@@ -14,6 +14,34 @@ import { SGD } from '../../../src/optim/sgd.ts'
 const runtime = new ReferenceRuntime()
 const parameter = () => new Parameter([1], Float32Array.of(4))
 
+test('a scheduler that is stepped in the compiled function is refused', async () => {
+  const optimizer = new SGD([parameter()], { lr: 1, momentum: 0.9 })
+  const scheduler = new OneCycleLR(optimizer, 1, { totalSteps: 4 })
+  const step = () => {
+    scheduler.step()
+    return {}
+  }
+  await expect(compile(step, {}, { runtime })).rejects.toThrow(
+    /^OneCycleLR.step: called in a function that is being compiled/,
+  )
+})
+
+test('a gradient that is no tensor is refused', async () => {
+  const one = parameter()
+  const set = () => {
+    one.grad = Float32Array.of(1) as never
+    return {}
+  }
+  const hook = () => {
+    const hidden = one.mul(2)
+    hidden.registerHook(() => 3 as never)
+    hidden.sum().backward()
+    return {}
+  }
+  await expect(compile(set, {}, { runtime })).rejects.toThrow(/^grad: gradient must be a Tensor/)
+  await expect(compile(hook, {}, { runtime })).rejects.toThrow(/^hook: .* must be a Tensor/)
+})
+
 /** A step whose gradient is the parameter itself. */
 const stepOf = (optimizer: Optimizer, one: Parameter, scaler?: GradScaler) =>
   compile(

@@ -58,6 +58,16 @@ const averaged = (states: readonly number[][][]): number[][] =>
     average.map((values, i) => values.map((value, k) => Math.fround((value + now[i][k]) / 2))),
   )
 
+test('averages that are in the model already are not swapped out by a second call', async () => {
+  const { ema, compiled, batch } = await trained()
+  await (await compiled()).run(batch(0))
+  const again = () => ema.averageParameters(async () => 1)
+  await expect(ema.averageParameters(again)).rejects.toThrow(
+    /^ema.averageParameters: the averages are in the model already/,
+  )
+  expect(await again()).toBe(1)
+})
+
 test('each parameter has its average, with any name', async () => {
   const { model, ema, compiled, batch } = await trained()
   const step = await compiled()

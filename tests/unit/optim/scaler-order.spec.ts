@@ -24,6 +24,16 @@ const wrong: [what: string, step: (parts: Parts) => void, text: RegExp][] = [
     /^scaler.step: called twice for one optimizer/,
   ],
   [
+    'unscale after step',
+    ({ scaler, optimizer, loss }) => {
+      scaler.scale(loss).backward()
+      scaler.step(optimizer)
+      scaler.unscale(optimizer)
+      scaler.update()
+    },
+    /^scaler.unscale: .*or after scaler.step, which divides too/,
+  ],
+  [
     'update twice',
     ({ scaler, optimizer, loss }) => {
       scaler.scale(loss).backward()

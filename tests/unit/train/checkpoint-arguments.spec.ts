@@ -19,6 +19,17 @@ test.each([Number.NaN, -1, Number.POSITIVE_INFINITY, '7', null])(
   },
 )
 
+test('a part by itself, as torch.save takes one, is refused and writes nothing', async () => {
+  const folder = seenFolder()
+  const model = new Linear(2, 1)
+  const text = /must be an object with parts by name, such as \{ model \}, got a/
+  await expect(saveCheckpoint(model as never, { folder })).rejects.toThrow(text)
+  await expect(packCheckpoint(model as never)).rejects.toThrow(text)
+  const file = await packCheckpoint({ model })
+  await expect(unpackCheckpoint(file, model as never)).rejects.toThrow(text)
+  expect([...folder.files.keys()]).toEqual([])
+})
+
 test.each([{ model: null }, { model: undefined }, { optimizer: null }, { scheduler: null }])(
   'saveCheckpoint refuses the state %j, in which a part is missing, and writes nothing',
   async (state) => {

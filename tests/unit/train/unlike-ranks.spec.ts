@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { GradScaler } from '../../../src/entries/amp.ts'
 import { compile, manualSeed, type Tensor, tensorType } from '../../../src/entries/index.ts'
 import { allreduceHook, DistributedDataParallel } from '../../../src/entries/nn/parallel.ts'
 import { clipGradNorm, Linear, type Parameter, Sequential } from '../../../src/entries/nn.ts'
@@ -174,6 +175,30 @@ test.each<[string, Options['optimizer'], RegExp]>([
     expect(outcome).toMatchObject({ status: 'rejected', reason })
   }
   end()
+})
+
+test('a scale that was given to one rank alone ends the step on all ranks', async () => {
+  const groups = await ringOf(2)
+  const programs = groups.map((processGroup, rank) => {
+    const ddp = new DistributedDataParallel(new Linear(16, 1), { processGroup })
+    const optimizer = new SGD(ddp.parameters())
+    const scaler = new GradScaler({ initScale: 2 ** (10 + rank) })
+    const step = ({ x }: Record<string, Tensor>) => {
+      const loss = ddp.forward(x).mean()
+      scaler.scale(loss).backward()
+      scaler.step(optimizer)
+      scaler.update()
+      return { loss }
+    }
+    return compile(step, types, { runtime })
+  })
+  const ends = await Promise.allSettled(programs.map(async (one) => (await one).run(batch)))
+  for (const { reason } of ends as PromiseRejectedResult[])
+    expect(reason).toMatchObject({
+      code: 'peer.mismatch',
+      message: expect.stringMatching(/GradScaler.*scale/),
+    })
+  for (const group of groups) group.destroy()
 })
 
 test('sums of hashes show one that differs among many, and nothing else', () => {
