@@ -180,7 +180,7 @@ export class GradScaler {
       if (stepped.has(key)) {
         throw new TabringError(
           'graph.misuse',
-          'scaler.step: called twice for one optimizer in one step, or after scaler.step, which divides too. Remove this call, or move it before scaler.step.',
+          'scaler.step: called twice for one optimizer in one step. Remove the second call.',
         )
       }
       if (!done.has(key)) this.#unscale(optimizer, 'scaler.step')

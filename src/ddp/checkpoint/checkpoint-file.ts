@@ -121,7 +121,7 @@ export async function readState(
 export const packCheckpoint = async (state: CheckpointState): Promise<Uint8Array<ArrayBuffer>> =>
   save(await readState(state, [], 'packCheckpoint'))
 
-/** errors: `config.invalid` for what is no object with parts by name, such as a part by itself, as torch.save takes one. */
+/** errors: `config.invalid` for what is no object with parts by name, such as a bare model, which torch.save takes. */
 function checkParts(where: string, name: string, parts: object): void {
   checkRecord(where, name, parts)
   const isNamed = !('stateDict' in parts && typeof parts.stateDict === 'function')

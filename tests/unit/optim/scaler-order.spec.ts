@@ -21,7 +21,7 @@ const wrong: [what: string, step: (parts: Parts) => void, text: RegExp][] = [
       scaler.step(optimizer)
       scaler.update()
     },
-    /^scaler.step: called twice for one optimizer/,
+    /^scaler.step: called twice for one optimizer in one step. Remove the second call.$/,
   ],
   [
     'unscale after step',

@@ -19,7 +19,7 @@ test.each([Number.NaN, -1, Number.POSITIVE_INFINITY, '7', null])(
   },
 )
 
-test('a part by itself, as torch.save takes one, is refused and writes nothing', async () => {
+test('a bare model, which torch.save takes, is refused and writes nothing', async () => {
   const folder = seenFolder()
   const model = new Linear(2, 1)
   const text = /must be an object with parts by name, such as \{ model \}, got a/
