@@ -366,6 +366,18 @@ export const allowed: Record<string, readonly string[]> = {
     'src/ui/parts/use-player.ts',
   ],
   // A separate page: trains on ranks of one tab.
+  // What a visitor sees first: ranks of the tab train the playground.
+  'demos/first-screen': [
+    'src/util',
+    'src/peer/room/lives.ts',
+    'src/worker/api.ts',
+    'src/worker/page/local-ranks.ts',
+    'src/trainer/watch/step-sample.ts',
+    'src/ui/live/links.ts',
+    'demos/experiments.ts',
+    'demos/start-worker.ts',
+    'demos/playground',
+  ],
   'demos/strategies': [
     'src/util',
     'src/data/shares.ts',
@@ -573,8 +585,9 @@ export const allowed: Record<string, readonly string[]> = {
     'demos/experiments.ts',
     'demos/start-worker.ts',
     'demos/views.ts',
+    'demos/first-screen',
   ],
-  'src/demo-list.tsx': ['src/ui', 'demos/all-demos.ts'],
+  'src/demo-list.tsx': ['src/ui', 'demos/first-screen'],
   'src/tab.ts': [
     'src/util',
     'src/peer/room',
@@ -710,6 +723,7 @@ export const packages: Record<string, readonly string[]> = {
   'src/trainer/watch': ['valibot'],
   'demos/*/*.tsx': ['preact', 'uplot'],
   'demos/ring': ['preact'],
+  'demos/first-screen': ['preact'],
   'demos/strategies': ['preact'],
   'demos/split': ['preact'],
   'src/worker': ['comlink'],

@@ -1,7 +1,7 @@
 import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { chromium } from 'playwright'
-import { visit } from '../bench/start/visit.ts'
+import { visit, visitFirstScreen } from '../bench/start/visit.ts'
 import { ownPages, trainedDemos } from '../demos/all-demos.ts'
 import { browserFlags, findBrowser } from '../node/chromium.ts'
 import { serve } from '../node/serve.ts'
@@ -47,11 +47,14 @@ const whenBySource: Readonly<Record<string, string>> = {
 const { folder, chunks } = await buildChunks(repository)
 let isWithin = false
 try {
-  const { firstLoad, start } = await fetched()
+  const { firstLoad, start, firstScreen } = await fetched()
   const own = sum(firstLoad)
   print('index.html, first load: until Start can be pressed', firstLoad)
   print('pressing Start fetches besides, up to the first step', start)
-  console.log(`${kilobytes(own + sum(start))}  from an empty cache to the first step\n`)
+  console.log(`${kilobytes(own + sum(start))}  from an empty cache to the first step`)
+  console.log(
+    `${kilobytes(sum(firstScreen))}  from the bare address to the first step of the first screen\n`,
+  )
   printLater([...firstLoad, ...start])
   for (const page of [
     'selftest.html',
@@ -76,7 +79,8 @@ async function fetched() {
     args: browserFlags('software'),
   })
   try {
-    return await visit(browser, served)
+    const visited = await visit(browser, served)
+    return { ...visited, firstScreen: await visitFirstScreen(browser, served) }
   } finally {
     await browser.close()
     await served.close()

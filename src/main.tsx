@@ -21,7 +21,7 @@ import { begin } from './ui/state/snapshot.ts'
 import { pageSurface, Store } from './ui/state/store.ts'
 import { type Trouble, troubleAhead, troubleOf } from './ui/state/trouble.ts'
 import { toHex } from './util/env.ts'
-import { switchValue } from './util/switches.ts'
+import { launcherParameter, switchValue } from './util/switches.ts'
 
 /** The signaling page: every tab that opens it is a rank. */
 
@@ -38,6 +38,16 @@ if (root.dataset.demo) leaveDemoAddress(root.dataset.demo)
 
 // Before a new room replaces what is behind the #.
 const address = location.search + location.hash
+/** Nothing that a person has chosen. */
+const isBare = [...new URLSearchParams(location.search).keys()].every(
+  (name) => name === launcherParameter,
+)
+// Stays when the page is loaded again, which then has a room behind the #.
+if (isBare && location.hash === '') history.replaceState({ isFirst: true }, '')
+const isFirst = isBare && history.state?.isFirst === true
+
+/** What a visitor sees who comes with nothing but the page's address. */
+const loadFirst = async () => (await import('../demos/first-screen/first.tsx')).First
 
 /** The room that the address names, or a new one, which goes into the address. */
 function findRoom(): { link: RoomLink | null; trouble: Trouble | null } {
@@ -52,7 +62,11 @@ function findRoom(): { link: RoomLink | null; trouble: Trouble | null } {
     })
     if (ahead) return { link: null, trouble: ahead }
     const link = parseFragment(location.hash) ?? newRoomLink()
-    history.replaceState(null, '', `${location.pathname}${location.search}${formatFragment(link)}`)
+    history.replaceState(
+      history.state,
+      '',
+      `${location.pathname}${location.search}${formatFragment(link)}`,
+    )
     return { link, trouble: null }
   } catch (thrown) {
     return { link: null, trouble: troubleOf(thrown) }
@@ -78,14 +92,20 @@ const store = new Store(
     draft,
     transport,
     ranks: ranksOf(draft),
-    address,
+    // A room's link that is still there has been used to the last character.
+    address: address === location.search + location.hash ? location.search : address,
     givenInLink: given === null ? null : { demo: draft.demo, text: given },
   }),
   pageSurface,
   (snapshot) =>
     render(
       <NextDraw.Provider value={nextDraw}>
-        <App snapshot={snapshot} acts={acts} views={views} />
+        <App
+          snapshot={snapshot}
+          acts={acts}
+          views={views}
+          loadFirst={isFirst ? loadFirst : undefined}
+        />
       </NextDraw.Provider>,
       root,
     ),

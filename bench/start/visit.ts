@@ -1,5 +1,6 @@
 import type { Browser } from 'playwright'
 import type { Served } from '../../node/serve.ts'
+import { formatFragment, newRoomLink } from '../../src/peer/room/secret.ts'
 import { type InjectedEnvironment, injectedName } from '../../src/util/injected.ts'
 import { type StartMoment, startMark } from '../../src/worker/page/start-marks.ts'
 
@@ -20,15 +21,15 @@ export interface Visit {
 /**
  * Opens a page in a new context, whose cache is empty, presses Start and waits for the first step.
  *
- * What is fetched is what the server was asked for: workers' requests are among it. `path` stands behind the server's address.
+ * What is fetched is what the server was asked for: workers' requests are among it. `path` stands behind the server's address: by
+ * default a room's link, as nothing would open the first screen.
  */
-export async function visit(browser: Browser, served: Served, path = ''): Promise<Visit> {
-  const asked: string[] = []
-  const take = ({ url = '' }: { url?: string | undefined }) => {
-    const name = url.replace(/[?#].*/, '').slice(1)
-    if (name.endsWith('.js') && !asked.includes(name)) asked.push(name)
-  }
-  served.server.on('request', take)
+export async function visit(
+  browser: Browser,
+  served: Served,
+  path = formatFragment(newRoomLink()),
+): Promise<Visit> {
+  const { asked, stop } = askedOf(served)
   const context = await browser.newContext({ viewport: { width: 1400, height: 900 } })
   try {
     // As where there is a GPU: with `auto` the software adapter gives way to the device cpu, which is loaded too.
@@ -66,7 +67,32 @@ export async function visit(browser: Browser, served: Served, path = ''): Promis
       adapter: adapter.replace(/\s+/g, ' '),
     }
   } finally {
-    served.server.off('request', take)
+    stop()
     await context.close()
   }
+}
+
+/** Files of JavaScript that are fetched from opening the bare address until the first screen's ranks have made a step. */
+export async function visitFirstScreen(browser: Browser, served: Served): Promise<string[]> {
+  const { asked, stop } = askedOf(served)
+  const page = await browser.newPage()
+  try {
+    await page.goto(served.localUrl)
+    await page.locator('.first-progress', { hasText: /step [1-9]/ }).waitFor()
+    return [...asked]
+  } finally {
+    stop()
+    await page.close()
+  }
+}
+
+/** What the server is asked for until `stop` is called. */
+function askedOf({ server }: Served): { asked: string[]; stop: () => void } {
+  const asked: string[] = []
+  const take = ({ url = '' }: { url?: string | undefined }) => {
+    const name = url.replace(/[?#].*/, '').slice(1)
+    if (name.endsWith('.js') && !asked.includes(name)) asked.push(name)
+  }
+  server.on('request', take)
+  return { asked, stop: () => server.off('request', take) }
 }

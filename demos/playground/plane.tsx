@@ -1,25 +1,7 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { keyMoves } from '../../src/ui/demo/key-moves.ts'
 import { pictureOfLeanings, undecided } from './leaning-colours.ts'
-
-/** Points as the plane shows them: marks by class, hollow where they are held out, pale where another rank draws from them. */
-export interface Marks {
-  readonly train: PointsShown
-  readonly test: PointsShown | null
-  /** Training points that are this rank's own: from `start` up to `end`. */
-  readonly own: { readonly start: number; readonly end: number } | null
-}
-
-interface PointsShown {
-  readonly at: ArrayLike<number>
-  readonly classes: ArrayLike<number>
-}
-
-/** Probabilities of class 1 over the plane, first row y = -1. */
-export interface Field {
-  readonly side: number
-  readonly probabilities: Float32Array
-}
+import type { Field, Marks, PointsShown } from './marks.ts'
 
 interface PlaneProps {
   field: Field | null

@@ -13,8 +13,8 @@ import {
   pointsToText,
   trainingPoints,
 } from './given-points.ts'
+import type { Marks } from './marks.ts'
 import { meta } from './meta.ts'
-import type { Marks } from './plane.tsx'
 
 /** A stroke puts points this far apart. */
 const apart = 0.06

@@ -7,10 +7,10 @@ import { useInView } from '../../src/ui/demo/use-in-view.ts'
 import { useQuery } from '../../src/ui/demo/use-query.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { HiddenUnits } from './hidden-units.tsx'
+import { type Field, type Marks, marksOf, marksOfAnswer } from './marks.ts'
 import { meta } from './meta.ts'
 import { type Activation, activations, hiddenLayers, modelOf, partsOf } from './networks.ts'
-import { type Field, type Marks, Plane, Thumbnail } from './plane.tsx'
-import { drawSplits } from './points.ts'
+import { Plane, Thumbnail } from './plane.tsx'
 import { useDrawnPoints } from './use-drawn-points.tsx'
 import './view.css'
 
@@ -219,25 +219,4 @@ function Shape({ name }: { name: string }) {
       {meta.data[name]}
     </span>
   )
-}
-
-/** Null for points that are no built-in shape. */
-function marksOf(data: string | undefined): Marks | null {
-  return data !== undefined && Object.hasOwn(meta.data, data)
-    ? { ...drawSplits(data), own: null }
-    : null
-}
-
-function marksOfAnswer(answer: Readonly<Record<string, unknown>>): Marks {
-  const { train, trainClasses, test, testClasses, start, end } = answer as unknown as Record<
-    'train' | 'test',
-    Float32Array
-  > &
-    Record<'trainClasses' | 'testClasses', Int32Array> &
-    Record<'start' | 'end', number>
-  return {
-    train: { at: train, classes: trainClasses },
-    test: { at: test, classes: testClasses },
-    own: { start, end },
-  }
 }

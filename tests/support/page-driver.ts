@@ -134,6 +134,10 @@ export const members = (page: Page) =>
 export const invite = (page: Page) => page.getByLabel('Open this link').inputValue()
 export const hashOf = (page: Page) => page.getByTestId('param-hash').textContent()
 
+/** From the first screen, which the bare address opens, to the settings and instruments. */
+export const showInstruments = (page: Page): Promise<void> =>
+  page.getByRole('button', { name: 'Settings and instruments' }).click()
+
 /** Waits for the status of that title. */
 export async function see(page: Page, title: string | RegExp, timeout = 60_000): Promise<void> {
   await status(page).filter({ hasText: title }).waitFor({ timeout })

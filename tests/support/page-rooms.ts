@@ -3,7 +3,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { BrowserContext, Page } from 'playwright'
 import { afterAll, beforeAll } from 'vitest'
-import { drivePages, invite, members, photograph, see, seeMembers } from './page-driver.ts'
+import {
+  drivePages,
+  invite,
+  members,
+  photograph,
+  see,
+  seeMembers,
+  showInstruments,
+} from './page-driver.ts'
 
 /** Serves the built page to the tests of this file, and drives rooms of tabs as people do. */
 export function driveRooms() {
@@ -39,6 +47,7 @@ export function driveRooms() {
   async function openRoom(count: number, query: string, isShared = true): Promise<Page[]> {
     const first = await openContext()
     const maker = await openTab(first, `${served.localUrl}${query}`)
+    if (query === '') await showInstruments(maker)
     await see(maker, 'Alone in the room')
     const link = await invite(maker)
     const pages = [maker]

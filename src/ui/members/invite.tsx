@@ -1,9 +1,8 @@
 import { useState } from 'preact/hooks'
 import type { ServerFacts } from '../../peer/room/messages.ts'
 import { CopyButton } from '../parts/copy-button.tsx'
+import { useLoaded } from '../parts/use-loaded.ts'
 import { isLocalPage, outsideLinks } from '../state/server-facts.ts'
-import { QrCode } from './qr-code.tsx'
-import { QrDialog } from './qr-dialog.tsx'
 
 interface InviteProps {
   readonly invite: string
@@ -19,6 +18,12 @@ export function Invite({ invite, server, isAlone }: InviteProps) {
   const links = outsideLinks(invite, server)
   const link = links[chosen] ?? links[0] ?? invite
   const isForAll = links.length > 0
+  const isSeen = isAlone && isForAll
+  const { part: qr } = useLoaded(
+    'the QR code',
+    () => import('./qr-dialog.tsx'),
+    isScanning || isSeen,
+  )
   return (
     <div class="invite">
       <label for="invite">
@@ -39,25 +44,11 @@ export function Invite({ invite, server, isAlone }: InviteProps) {
           QR code
         </button>
       </div>
-      {isScanning && <QrDialog link={isForAll ? link : null} onClose={() => setScanning(false)} />}
-      {isAlone && isForAll && <QrCode link={link} />}
-      {links.length > 1 && (
-        <p class="quiet">
-          This machine has {links.length} addresses; if the link does not open elsewhere, try
-          another:{' '}
-          <select
-            aria-label="Address in the link"
-            value={String(chosen)}
-            onChange={(event) => setChosen(Number(event.currentTarget.value))}
-          >
-            {links.map((one, index) => (
-              <option key={one} value={String(index)}>
-                {new URL(one).hostname}
-              </option>
-            ))}
-          </select>
-        </p>
+      {isScanning && qr && (
+        <qr.QrDialog link={isForAll ? link : null} onClose={() => setScanning(false)} />
       )}
+      {isSeen && qr && <qr.QrCode link={link} />}
+      {links.length > 1 && <AddressChoice links={links} chosen={chosen} onChoose={setChosen} />}
       <p class="quiet">
         {/* By the address of this page: tabs of one address and browser are linked the quick way. */}
         <a href={invite} target="_blank" rel="noopener noreferrer">
@@ -78,3 +69,27 @@ export function Invite({ invite, server, isAlone }: InviteProps) {
     </div>
   )
 }
+
+interface AddressChoiceProps {
+  readonly links: readonly string[]
+  readonly chosen: number
+  readonly onChoose: (at: number) => void
+}
+
+/** Which of this machine's addresses the link has. */
+const AddressChoice = ({ links, chosen, onChoose }: AddressChoiceProps) => (
+  <p class="quiet">
+    This machine has {links.length} addresses; if the link does not open elsewhere, try another:{' '}
+    <select
+      aria-label="Address in the link"
+      value={String(chosen)}
+      onChange={(event) => onChoose(Number(event.currentTarget.value))}
+    >
+      {links.map((one, index) => (
+        <option key={one} value={String(index)}>
+          {new URL(one).hostname}
+        </option>
+      ))}
+    </select>
+  </p>
+)

@@ -1,6 +1,8 @@
 import { useEffect, useRef } from 'preact/hooks'
 import { QrCode } from './qr-code.tsx'
 
+export { QrCode } from './qr-code.tsx'
+
 interface QrDialogProps {
   /** Null: the page is served to this machine alone, so there is no link that a phone could open. */
   readonly link: string | null

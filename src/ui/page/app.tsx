@@ -1,16 +1,22 @@
+import type { ComponentType } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
+import { adapterLine } from '../../util/adapter-words.ts'
 import { CheckpointList } from '../checkpoints/checkpoint-list.tsx'
 import { DemoPanel } from '../demo/demo-panel.tsx'
 import type { ViewLoaders } from '../demo/view-props.ts'
 import { Experiment } from '../experiment/experiment.tsx'
+import { Invite } from '../members/invite.tsx'
 import { haveOwnPanel, Members, MembersPanel } from '../members/members.tsx'
 import { useLoaded } from '../parts/use-loaded.ts'
 import { RingView } from '../ring/ring-view.tsx'
 import { LossChart } from '../run/loss-chart.tsx'
 import { Readouts } from '../run/readouts.tsx'
 import type { Acts } from '../state/acts.ts'
+import { canStart } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { Notice } from '../status/notice.tsx'
 import { StatusStrip } from '../status/status-strip.tsx'
+import type { FirstScreenProps } from './first-screen.tsx'
 import { Header } from './header.tsx'
 
 interface AppProps {
@@ -18,10 +24,50 @@ interface AppProps {
   acts: Acts
   /** What demos show. */
   views?: ViewLoaders
+  /** Loads the first screen, where the address names nothing. Default: there is none. */
+  loadFirst?: () => Promise<ComponentType<Omit<FirstScreenProps, 'picture' | 'cards'>>>
 }
 
-/** The page as a function of the snapshot. The instruments keep their places in every state. */
-export function App({ snapshot, acts, views = {} }: AppProps) {
+/** The page as a function of the snapshot. */
+export function App({ snapshot, acts, views = {}, loadFirst }: AppProps) {
+  const { stage, run, invite, server, adapter } = snapshot
+  const [isFirst, setFirst] = useState(loadFirst !== undefined)
+  const isOver = hasBegun(snapshot)
+  useEffect(() => {
+    if (isOver) setFirst(false)
+  }, [isOver])
+  const isFirstShown = isFirst && !isOver
+  const { part: First, failure } = useLoaded(
+    'the first screen',
+    async () => loadFirst!(),
+    isFirstShown,
+  )
+  return (
+    <div class="page" data-stage={stage} data-has-run={run !== null}>
+      <Header snapshot={snapshot} acts={acts} />
+      <main>
+        {isFirstShown && !failure ? (
+          First && (
+            <First
+              canStart={canStart(snapshot)}
+              onStart={acts.start}
+              link={invite}
+              device={adapterLine(adapter)}
+              invite={<Invite invite={invite} server={server} isAlone />}
+              onLeave={() => setFirst(false)}
+            />
+          )
+        ) : (
+          <Lab snapshot={snapshot} acts={acts} views={views} />
+        )}
+      </main>
+      <Foot />
+    </div>
+  )
+}
+
+/** Settings and instruments, which keep their places in every state. */
+function Lab({ snapshot, acts, views }: Required<Omit<AppProps, 'loadFirst'>>) {
   const { stage, trouble, run, runs } = snapshot
   const { part: panels, failure } = useLoaded(
     'the panels of a run',
@@ -32,62 +78,72 @@ export function App({ snapshot, acts, views = {} }: AppProps) {
   // Before a run the links are a preview; in one they are what is looked at.
   const links = <RingView key="links" snapshot={snapshot} />
   return (
-    <div class="page" data-stage={stage} data-has-run={run !== null}>
-      <Header snapshot={snapshot} acts={acts} />
-      <main>
-        {trouble ? (
-          <Notice trouble={trouble} acts={acts} />
-        ) : (
-          <StatusStrip snapshot={snapshot} acts={acts} />
-        )}
-        {!isShut && (
-          <div class={`desk ${stage === 'outside' ? 'alone' : ''}`}>
-            {stage !== 'outside' && (
-              <div class="side">
-                {run && links}
-                <Members snapshot={snapshot} acts={acts} />
-                <Experiment snapshot={snapshot} acts={acts} />
-                <CheckpointList snapshot={snapshot} acts={acts} />
-                {!run && links}
-              </div>
-            )}
-            <div class="instruments">
-              {haveOwnPanel(snapshot) && <MembersPanel snapshot={snapshot} acts={acts} />}
-              <Readouts snapshot={snapshot} />
-              <div class="pair seen-together">
-                <DemoPanel snapshot={snapshot} acts={acts} views={views} />
-                <div class="stack">
-                  <LossChart snapshot={snapshot} acts={acts} />
-                  {failure && <p role="alert">{failure}</p>}
-                  {run && panels && <panels.RunPanels snapshot={snapshot} run={run} acts={acts} />}
-                </div>
-              </div>
-              {panels && <panels.RunTable snapshot={snapshot} acts={acts} />}
+    <>
+      {trouble ? (
+        <Notice trouble={trouble} acts={acts} />
+      ) : (
+        <StatusStrip snapshot={snapshot} acts={acts} />
+      )}
+      {!isShut && (
+        <div class={`desk ${stage === 'outside' ? 'alone' : ''}`}>
+          {stage !== 'outside' && (
+            <div class="side">
+              {run && links}
+              <Members snapshot={snapshot} acts={acts} />
+              <Experiment snapshot={snapshot} acts={acts} />
+              <CheckpointList snapshot={snapshot} acts={acts} />
+              {!run && links}
             </div>
+          )}
+          <div class="instruments">
+            {haveOwnPanel(snapshot) && <MembersPanel snapshot={snapshot} acts={acts} />}
+            <Readouts snapshot={snapshot} />
+            <div class="pair seen-together">
+              <DemoPanel snapshot={snapshot} acts={acts} views={views} />
+              <div class="stack">
+                <LossChart snapshot={snapshot} acts={acts} />
+                {failure && <p role="alert">{failure}</p>}
+                {run && panels && <panels.RunPanels snapshot={snapshot} run={run} acts={acts} />}
+              </div>
+            </div>
+            {panels && <panels.RunTable snapshot={snapshot} acts={acts} />}
           </div>
-        )}
-      </main>
-      <footer class="foot">
-        {/* Opened in new tabs: leaving this page leaves the room. */}
-        <a href="selftest.html" target="_blank" rel="noopener">
-          Self-test
-        </a>
-        <a href="bench.html" target="_blank" rel="noopener">
-          Benchmark
-        </a>
-        <a href="demos/" target="_blank" rel="noopener">
-          All demos
-        </a>
-        <a href="demos/ring/" target="_blank" rel="noopener">
-          The ring, message by message
-        </a>
-        <a href="demos/strategies/" target="_blank" rel="noopener">
-          Strategies side by side
-        </a>
-        <a href="demos/split/" target="_blank" rel="noopener">
-          One network, split
-        </a>
-      </footer>
-    </div>
+        </div>
+      )}
+    </>
   )
 }
+
+const Foot = () => (
+  <footer class="foot">
+    {/* Opened in new tabs: leaving this page leaves the room. */}
+    <a href="selftest.html" target="_blank" rel="noopener">
+      Self-test
+    </a>
+    <a href="bench.html" target="_blank" rel="noopener">
+      Benchmark
+    </a>
+    <a href="demos/" target="_blank" rel="noopener">
+      All demos
+    </a>
+    <a href="demos/ring/" target="_blank" rel="noopener">
+      The ring, message by message
+    </a>
+    <a href="demos/strategies/" target="_blank" rel="noopener">
+      Strategies side by side
+    </a>
+    <a href="demos/split/" target="_blank" rel="noopener">
+      One network, split
+    </a>
+  </footer>
+)
+
+/** Something is on, or somebody is here: it is what the page is for now. */
+const hasBegun = ({ stage, trouble, run, lobby, asks, serverLost, refusal }: Snapshot): boolean =>
+  stage === 'outside' ||
+  trouble !== null ||
+  run !== null ||
+  serverLost !== null ||
+  refusal !== null ||
+  asks.length > 0 ||
+  (lobby?.members.length ?? 0) > 1

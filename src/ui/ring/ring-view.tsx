@@ -1,6 +1,7 @@
 import { linkUse, ratesOfLinks } from '../live/links.ts'
 import { formatBytes, formatMany } from '../parts/format.ts'
 import { Panel } from '../parts/panel.tsx'
+import { useLoaded } from '../parts/use-loaded.ts'
 import { chordsOf, ringOf } from '../state/rates.ts'
 import { isWaitingForNext } from '../state/room-facts.ts'
 import type { Run } from '../state/run.ts'
@@ -8,9 +9,7 @@ import { advances, goneRanks, unreachedRanks } from '../state/run-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { ArrowHead } from './arrow-head.tsx'
 import { chordGroups, chordPath } from './chords.ts'
-import { Chunks } from './chunks.tsx'
 import { Edge } from './edge.tsx'
-import { LinkTable } from './link-table.tsx'
 import { arcOf, circleOf, labelledRanks, onChord, place, viewBox } from './place.ts'
 import { note, rateWords, words } from './ring-words.ts'
 
@@ -53,6 +52,7 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
   const rates = uses.length > 2 ? ratesOfLinks(run!) : []
   const isMoving = uses.some(({ bytesPerSec }) => Number.isFinite(bytesPerSec))
   // Beyond some ranks there is no room beside the links: what they carry together is shown in the middle.
+  const { part: moving } = useLoaded('the links of a run', () => import('./moving.ts'), isMoving)
   const rateText = isMoving ? rateWords(uses) : ''
   const kinds = new Set([...edges, ...chords].map(({ kind }) => kind))
   const small = circleOf(size)
@@ -148,18 +148,21 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
               </text>
             )}
           </svg>
-          {size <= labelledRanks &&
+          {moving &&
+            size <= labelledRanks &&
             edges.map(({ from, to }) => {
               const use = uses[from]
               return (
                 use?.chunks > 0 &&
-                !isCut(from, to) && <Chunks key={from} {...arcOf(from, size, small)} use={use} />
+                !isCut(from, to) && (
+                  <moving.Chunks key={from} {...arcOf(from, size, small)} use={use} />
+                )
               )
             })}
         </div>
       )}
       <p class="quiet">{note(size, kinds, isMoving, run?.config?.strategy === 'alone')}</p>
-      {isMoving && rates.length > 0 && <LinkTable rates={rates} />}
+      {moving && isMoving && rates.length > 0 && <moving.LinkTable rates={rates} />}
     </Panel>
   )
 }

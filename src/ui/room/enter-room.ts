@@ -122,7 +122,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
   const showInAddress = () => {
     const { draft, given } = store.snapshot
     const query = queryOf(experiments, draft, given)
-    history.replaceState(null, '', `${location.pathname}${query}${location.hash}`)
+    history.replaceState(history.state, '', `${location.pathname}${query}${location.hash}`)
   }
 
   /** The others see what this tab would start, soon after each change; settings with an error show nothing new. */

@@ -60,10 +60,14 @@ describe('axe finds nothing', { timeout: 120_000 }, () => {
     await page.keyboard.press('Escape')
   })
 
-  it.each(['selftest.html', 'bench.html'])('on %s', async (name) => {
+  it.each([
+    ['the first screen', '', '.first-seat .thumbnail'],
+    ['the self-test', 'selftest.html', 'main button'],
+    ['the benchmark', 'bench.html', 'main button'],
+  ])('on %s', async (_, name, drawn) => {
     const page = await opened.browser.newPage()
     await page.goto(new URL(name, served.localUrl).href)
-    await page.locator('main button').first().waitFor()
+    await page.locator(drawn).first().waitFor()
     for (const { colorScheme, ...size } of looks) {
       await page.setViewportSize(size)
       await page.emulateMedia({ colorScheme })

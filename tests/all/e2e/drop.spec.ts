@@ -91,7 +91,7 @@ const planes = (rgb: Buffer) =>
 test('a file that is dropped beside the places for it leaves the training page where it is', async () => {
   const pages = await serve({ root: await ensureBuilt(), port: 0 })
   try {
-    await page.goto(pages.localUrl)
+    await page.goto(`${pages.localUrl}?demo=digits`)
     await page.getByRole('status').filter({ hasText: 'Alone in the room' }).waitFor()
     // Headless browsers go nowhere by a drop; what they would go by is an event whose default nobody prevented.
     await page.evaluate(() => {

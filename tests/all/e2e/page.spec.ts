@@ -14,6 +14,7 @@ import {
   see,
   seeMembers,
   seeRun,
+  showInstruments,
 } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 
@@ -301,6 +302,7 @@ describe('a room', { timeout: 240_000 }, () => {
       }),
     )
     const page = await openTab(context, served.localUrl)
+    await showInstruments(page)
     await see(page, 'Alone in the room')
     const name = page.getByRole('textbox', { name: 'This tab' })
     await name.fill('Ada')
@@ -318,6 +320,7 @@ describe('a room', { timeout: 240_000 }, () => {
   it('the server goes away: it is said, and nothing can be started', async () => {
     const own = await serve({ root: await ensureBuilt(), port: 0 })
     const page = await openTab(await openContext(), own.localUrl)
+    await showInstruments(page)
     await see(page, 'Alone in the room')
     // What measures the device comes from the server too, some time after the page.
     await members(page).getByText('GFLOP/s').waitFor()

@@ -69,7 +69,7 @@ describe('index.html', () => {
     const context = await browser.newContext()
     try {
       const page = await context.newPage()
-      await page.goto(served.localUrl)
+      await page.goto(`${served.localUrl}?demo=digits`)
       await page.locator('button.go:enabled', { hasText: /^Start$/ }).click()
       const words = page.getByText(
         /training: could not load this part of the page from the server/i,

@@ -1,0 +1,101 @@
+import type { ComponentChildren } from 'preact'
+import { useState } from 'preact/hooks'
+import type { Acts } from '../state/acts.ts'
+import './first-screen.css'
+
+export interface FirstScreenProps {
+  readonly canStart: boolean
+  readonly onStart: Acts['start']
+  /** The room's address. */
+  readonly link: string
+  /** What this tab computes on. */
+  readonly device: string
+  /** How others get in. */
+  readonly invite: ComponentChildren
+  /** Shows settings and instruments instead. */
+  readonly onLeave: () => void
+  /** Ranks that train. */
+  readonly picture: ComponentChildren
+  /** The demos, below it. */
+  readonly cards: ComponentChildren
+}
+
+/** What a visitor sees who comes with the bare address: training that is under way, and three things to do. */
+export function FirstScreen({
+  canStart,
+  onStart,
+  link,
+  device,
+  invite,
+  onLeave,
+  picture,
+  cards,
+}: FirstScreenProps) {
+  const [isInviting, setInviting] = useState(false)
+  return (
+    <div class="first">
+      <section class="first-say" aria-label="Begin">
+        <h2>Open tabs. They train one network together.</h2>
+        <p>
+          Each tab is a rank: its GPU or processor computes a share of every step, and the tabs add
+          up their gradients around a ring. There is nothing to install, and no server computes.
+        </p>
+        <div class="main-acts">
+          <button type="button" class="go" disabled={!canStart} onClick={onStart}>
+            Train here
+          </button>
+          <a class="button" href={link} target="_blank" rel="noopener noreferrer">
+            Add a tab
+          </a>
+          <button type="button" aria-expanded={isInviting} onClick={() => setInviting(!isInviting)}>
+            Invite people
+          </button>
+        </div>
+        {isInviting && invite}
+        <p class="quiet">
+          <i>Train here</i> teaches this tab handwritten digits, on{' '}
+          {canStart ? device : 'its device'}; it takes some seconds.{' '}
+          <button type="button" class="plain" onClick={onLeave}>
+            Settings and instruments
+          </button>
+        </p>
+      </section>
+      <section class="first-picture" aria-label="Three ranks of this tab, training">
+        {/* What a run needs comes first. */}
+        {canStart && picture}
+      </section>
+      <section class="first-ways" aria-label="What there is">
+        <h2>What tabs can learn</h2>
+        {cards}
+        <Ways />
+      </section>
+    </div>
+  )
+}
+
+/** For whom it is besides, with the command that each begins with. */
+const Ways = () => (
+  <dl>
+    <div>
+      <dt>For a class</dt>
+      <dd>
+        <code>npm start -- --host</code> serves a room that phones and laptops join by a link or a
+        QR code.
+      </dd>
+    </div>
+    <div>
+      <dt>For your program</dt>
+      <dd>
+        <code>npx tabring run --nproc-per-node 2 train.ts</code> is torchrun for tabs.{' '}
+        <code>npm run train</code> trains the demos without a window.
+      </dd>
+    </div>
+    <div>
+      <dt>For your page</dt>
+      <dd>
+        <code>import {'{ DistributedDataParallel }'} from 'tabring/nn/parallel'</code>: modules,
+        optimizers and loaders in PyTorch's words.
+      </dd>
+    </div>
+  </dl>
+)

@@ -1,0 +1,62 @@
+import type { Page } from 'playwright'
+import { expect, test } from 'vitest'
+import { button, drivePages, see } from '../../support/page-driver.ts'
+
+/** The built page as a visitor sees it first. */
+const driver = drivePages()
+
+const step = async (page: Page): Promise<number> =>
+  Number(/\d+/.exec(await page.locator('.first-progress').innerText())?.[0] ?? 0)
+const seats = (page: Page) => page.locator('.first-seat b').allInnerTexts()
+
+test('the first screen trains, closes the ring when a rank is lost, and takes a new one in', async () => {
+  const page = await driver.openTab(driver.served.localUrl)
+  await page.getByText('A, B and C are three ranks in this tab.').waitFor()
+  await page.locator('.first-plane [data-has-field="true"]').waitFor()
+  await page.getByText('B is lost').waitFor({ timeout: 60_000 })
+  await page.getByText('A and C share the points, and continue.').waitFor()
+  expect(await seats(page)).toEqual(['A', 'C'])
+  await page.getByText('D has joined').waitFor({ timeout: 60_000 })
+  expect(await seats(page)).toEqual(['A', 'C', 'D'])
+  await page.getByText(/Learned: right on (9\d|100) %/).waitFor({ timeout: 60_000 })
+  await page.reload()
+  await page.getByText('A, B and C are three ranks in this tab.').waitFor()
+})
+
+test('the first screen rests without motion and when it is paused', async () => {
+  const context = await driver.openContext({ reducedMotion: 'reduce' })
+  const page = await driver.openTab(driver.served.localUrl, context)
+  await button(page, 'Play').waitFor()
+  expect(page.workers().length).toBeLessThan(4)
+  await button(page, 'Play').click()
+  await expect.poll(() => step(page), { timeout: 30_000 }).toBeGreaterThan(3)
+  await button(page, 'Pause').click()
+  await expect
+    .poll(async () => {
+      const before = await step(page)
+      await page.waitForTimeout(300)
+      return (await step(page)) - before
+    })
+    .toBe(0)
+  await button(page, 'Play').click()
+  const before = await step(page)
+  await expect.poll(() => step(page)).toBeGreaterThan(before)
+})
+
+test('the first screen gives way when training starts and when another tab comes', async () => {
+  const context = await driver.openContext()
+  const page = await driver.openTab(driver.served.localUrl, context)
+  await expect.poll(() => step(page), { timeout: 30_000 }).toBeGreaterThan(3)
+  const adding = context.waitForEvent('page')
+  await page.getByRole('link', { name: 'Add a tab' }).click()
+  const added = await adding
+  await see(page, 'Ready with 2 ranks')
+  await see(added, 'Waiting for')
+  expect(await page.locator('.first').count()).toBe(0)
+  await added.close()
+
+  const other = await driver.openTab(driver.served.localUrl)
+  await other.locator('button.go:enabled', { hasText: 'Train here' }).click()
+  await see(other, 'Training')
+  expect(await other.locator('.first').count()).toBe(0)
+})
