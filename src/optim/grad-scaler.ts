@@ -1,7 +1,7 @@
 import { Pool } from '../graph/memory/pool.ts'
 import { Tensor, TracedTensor } from '../graph/trace/tensor.ts'
 import { activeTrace, type Trace } from '../graph/trace/trace.ts'
-import { GraphValue } from '../graph/trace/value.ts'
+import { GraphValue, nodesBehind } from '../graph/trace/value.ts'
 import { maxControls, scalerUpdate, unscale } from '../kernels/grad-scaler/grad-scaler.ts'
 import { clipped } from '../util/clipped.ts'
 import { formatDevice, type PlacedDevice } from '../util/device.ts'
@@ -63,7 +63,8 @@ function checkScaling(options: Required<GradScalerOptions>): void {
 
 /** What the function being compiled has done with a scaler. */
 class ScalerUse {
-  isScaled = false
+  /** The losses times the scale. */
+  readonly scaled = new Set<GraphValue>()
   isUpdated = false
   /** What `step` and `unscale` have made, by optimizer. */
   readonly done = new Map<Optimizer, GraphValue>()
@@ -126,11 +127,12 @@ export class GradScaler {
     checkArgument('scaler.scale', 'loss', loss, loss instanceof Tensor, 'a tensor')
     if (!this.#options.enabled) return loss
     const trace = activeTrace('scaler.scale')
-    this.#useIn(trace).isScaled = true
     const pool = this.#poolOn(trace.deviceOf(loss.value), trace)
-    return loss.mul(
+    const scaled = loss.mul(
       new TracedTensor(new GraphValue(tensorType([]), { kind: 'pool', pool, start: 0 })),
     )
+    this.#useIn(trace).scaled.add(scaled.value)
+    return scaled
   }
 
   /** Divides the optimizer's gradients by the scale, for clipping; `step` does it if this was not called. */
@@ -143,8 +145,8 @@ export class GradScaler {
     const trace = activeTrace(where)
     const key = optimizer as unknown as Optimizer
     if (!this.#options.enabled || trace.accumulation?.part === 'add') return
-    const { done, isScaled } = this.#useIn(trace)
-    if (!isScaled) {
+    const { done, scaled } = this.#useIn(trace)
+    if (scaled.size === 0) {
       throw new TabringError(
         'graph.misuse',
         `${where}: no loss is scaled in this function, so updates would be as many times too small. Write scaler.scale(loss).backward().`,
@@ -157,6 +159,18 @@ export class GradScaler {
       )
     }
     const buckets = optimizer.bucketsOfStep(trace, where)
+    const gradients = buckets.flatMap(({ parameters }) =>
+      parameters.flatMap((one) => trace.gradients.get(one) ?? []),
+    )
+    const losses = new Set(gradients.flatMap((one) => trace.lossesOf.get(one) ?? []))
+    const isScaled = (loss: GraphValue) =>
+      nodesBehind([loss]).some(({ outputs }) => outputs.some((one) => scaled.has(one)))
+    if (![...losses].every(isScaled)) {
+      throw new TabringError(
+        'graph.misuse',
+        `${where}: backward was called on a loss that is not scaled, so updates by it would be as many times too small. Call it on what scaler.scale returns: scaler.scale(loss).backward().`,
+      )
+    }
     if (buckets.some((bucket) => trace.controls.has(bucket))) {
       throw new TabringError(
         'graph.misuse',

@@ -38,7 +38,7 @@ export function addBackward(trace: Trace, loss: GraphValue): void {
         trace.emit(map, [gradient, whole], { steps: singleStep('mul', 2) })[0],
       )
   }
-  addGradients(trace, loss, found, from)
+  addGradients(trace, loss, found, from, [loss])
 }
 
 /** The same from a tensor whose gradient, by the loss of another rank, has come from there. shape: gradient as value */
@@ -47,12 +47,13 @@ export function addBackwardFrom(trace: Trace, value: GraphValue, gradient: Graph
   addGradients(trace, value, gradientsOf(trace, value, gradient), from)
 }
 
-/** Adds what a backward pass has found to the gradients of the trace. `from`: its first node. */
+/** Adds what a backward pass has found to the gradients of the trace. `from`: its first node. `losses`: this rank's, which it began at. */
 function addGradients(
   trace: Trace,
   output: GraphValue,
   { parameters, tensors }: Gradients,
   from: number,
+  losses: readonly GraphValue[] = [],
 ): void {
   const { scalars, gradients, tensorGradients } = trace
   const behind = nodesBehind([output])
@@ -66,7 +67,9 @@ function addGradients(
     const size = parameter.exchange?.size ?? parameter.meanOver
     if (size > 1) scalars.setInitial(gradientWeight, 1 / size)
     const earlier = gradients.get(parameter)
-    gradients.set(parameter, earlier ? addTo(trace, earlier, gradient) : gradient)
+    const sum = earlier ? addTo(trace, earlier, gradient) : gradient
+    gradients.set(parameter, sum)
+    trace.lossesOf.set(sum, [...((earlier && trace.lossesOf.get(earlier)) ?? []), ...losses])
   }
   for (const [value, gradient] of tensors) {
     const earlier = tensorGradients.get(value)

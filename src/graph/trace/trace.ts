@@ -343,6 +343,8 @@ export class Trace {
   exchange: GradientExchange<Parameter> | undefined
   /** Agreements of the ranks for the program that this trace is for; undefined where it is only inspected. */
   readonly settled: Settled | undefined
+  /** By parameter's gradient: the losses at which the backward passes began that made it. */
+  readonly lossesOf = new WeakMap<GraphValue, readonly GraphValue[]>()
   /** Ids [from, to) of the nodes that each `backward` added. */
   readonly backwards: { readonly from: number; readonly to: number }[] = []
   /** Ids [from, to) of the nodes by which each node's gradient was made. */

@@ -34,6 +34,25 @@ const wrong: [what: string, step: (parts: Parts) => void, text: RegExp][] = [
     /^scaler.unscale: .*or after scaler.step, which divides too/,
   ],
   [
+    'backward of the loss itself',
+    ({ scaler, optimizer, loss }) => {
+      scaler.scale(loss)
+      loss.backward()
+      scaler.step(optimizer)
+      scaler.update()
+    },
+    /^scaler.step: backward was called on a loss that is not scaled/,
+  ],
+  [
+    'backward of a second loss',
+    ({ scaler, optimizer, loss }) => {
+      scaler.scale(loss).backward()
+      loss.mul(0.1).backward()
+      scaler.unscale(optimizer)
+    },
+    /^scaler.unscale: backward was called on a loss that is not scaled/,
+  ],
+  [
     'update twice',
     ({ scaler, optimizer, loss }) => {
       scaler.scale(loss).backward()
