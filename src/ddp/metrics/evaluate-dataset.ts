@@ -10,14 +10,17 @@ import { crossEntropy, sampleCount, topKCorrect } from '../../graph/functions/li
 import type { InputTypes } from '../../graph/plan/prepare.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
 import type { Parameter } from '../../graph/trace/parameter.ts'
+import { hashOf } from '../../graph/trace/settings-check.ts'
 import { Tensor } from '../../graph/trace/tensor.ts'
 import type { ScalarSlot } from '../../kernels/op.ts'
 import type { Module } from '../../nn/module.ts'
 import { checkModule } from '../../nn/module.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { gatherJson } from '../../peer/group/gather-json.ts'
 import { clipped } from '../../util/clipped.ts'
-import { TabringError } from '../../util/errors.ts'
-import { isOf, isPlain, kindOf } from '../../util/kind-of.ts'
+import { PeerError, TabringError } from '../../util/errors.ts'
+import { firstDifference } from '../../util/first-difference.ts'
+import { isOf, isPlain, isTexts, kindOf } from '../../util/kind-of.ts'
 import { checkArgument, checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { formatShape, type HostDType, tensorType } from '../../util/shape.ts'
 import { DistributedDataParallel } from '../data-parallel/data-parallel.ts'
@@ -70,8 +73,10 @@ export interface EvaluateResult {
  * means. (PyTorch's DistributedSampler repeats samples until all ranks have the same number, which counts some twice.) All ranks call it with the
  * same data set and options, and have the same parameters.
  * order: sums are added batch by batch, so they have the same bits on any number of ranks with the same kind of adapter.
- * cost: compiles forward, whose pipelines the device caches for the next call; one exchange of the sums.
- * errors: those of the model, the data set and `batchSums`, on all ranks; `graph.misuse` if `batchSums` returns anything but sums; the group's.
+ * cost: compiles forward, whose pipelines the device caches for the next call; an exchange of the sums, and before it one of the data set's
+ * length and the hash of its first sample.
+ * errors: those of the model, the data set and `batchSums`, on all ranks; `graph.misuse` if `batchSums` returns anything but sums;
+ * `peer.mismatch` for ranks with other data sets or batch sizes; the group's.
  */
 export async function evaluate<S = Sample>(
   model: Module,
@@ -106,6 +111,7 @@ export async function evaluate<S = Sample>(
   if (model instanceof DistributedDataParallel) await model.ready
   const count = dataset.length
   checkArgument('evaluate', 'dataset', dataset, count > 0, 'a data set of one sample or more')
+  if (group) await compareDatasets(group, dataset, batchSize)
   const own = shareOf(count, batchSize, group)
   const loader = new DataLoader<S, Batch>(dataset, { ...loading, batchSize, sampler: own })
   let compiling: Promise<StepProgram> | undefined
@@ -156,6 +162,49 @@ export async function evaluate<S = Sample>(
       (program) => program.destroy(),
       () => undefined,
     )
+  }
+}
+
+/** errors: `peer.mismatch` for ranks that each pass their own part of a data set, or other batch sizes: samples would be left out. */
+async function compareDatasets<S>(
+  group: CollectiveGroup,
+  dataset: Dataset<S>,
+  batchSize: number,
+): Promise<void> {
+  if (group.size === 1) return
+  const own = [`batchSize ${batchSize}`, `${dataset.length} samples`, await firstOf(dataset)]
+  const received = await gatherJson('evaluate', group, own, isTexts)
+  // A rank that cannot read the first sample says so when its own are read, or need not.
+  const isRead = received.every(([, , first]) => first)
+  const compared = isRead ? received : received.map((one) => one.slice(0, 2))
+  const difference = firstDifference(compared, 'nothing', group.ranks)
+  if (!difference) return
+  throw new PeerError(
+    'peer.mismatch',
+    `evaluate: ranks disagree about the data set: ${difference.text}. Pass the whole data set and the same batchSize on all ranks: evaluate itself divides the samples among them.`,
+  )
+}
+
+/** The first sample in words; empty if it cannot be read, or is another each time. */
+async function firstOf<S>(dataset: Dataset<S>): Promise<string> {
+  try {
+    const read = async () => {
+      const words: number[] = []
+      const visit = (value: unknown): void => {
+        if (typeof value === 'number') words.push(value)
+        else if (typeof value === 'string') for (const one of value) words.push(one.codePointAt(0)!)
+        else if (ArrayBuffer.isView(value) && !(value instanceof DataView))
+          for (const one of value as unknown as Iterable<number>) words.push(Number(one))
+        else if (Array.isArray(value)) value.forEach(visit)
+        else if (isPlain(value)) Object.values(value).forEach(visit)
+      }
+      visit(await dataset.get(0, { seed: 0, epoch: 0, index: 0 }))
+      return `a first sample of hash ${hashOf(words).toString(16)}`
+    }
+    const [first, again] = [await read(), await read()]
+    return first === again ? first : ''
+  } catch {
+    return ''
   }
 }
 

@@ -175,3 +175,37 @@ test('a failure on one rank is reported on all; results that are no sum and inva
     }),
   ).rejects.toThrow('evaluate: the samples have no fields x and y')
 })
+
+test('ranks that each pass a part of the data set, or other batches, are refused on all', async () => {
+  const whole = datasetOf(labels)
+  const part = (from: number, length: number): Dataset => ({
+    length,
+    get: (index) => whole.get(from + index),
+  })
+  const noise: Dataset = { length: 8, get: () => ({ x: Float32Array.of(Math.random()), y: 0 }) }
+  const ends = async (datasets: readonly Dataset[], batchSizes = [64, 64]) => {
+    const groups = await ringOf(datasets.length)
+    const outcomes = await Promise.allSettled(
+      groups.map((processGroup, rank) =>
+        evaluate(makeModel(), datasets[rank], {
+          runtime,
+          processGroup,
+          batchSize: batchSizes[rank],
+          batchSums: ({ x }, count) => ({ size: x.sum().mul(0).add(count) }),
+        }),
+      ),
+    )
+    for (const group of groups) group.destroy()
+    return outcomes.map((one) => (one.status === 'rejected' ? one.reason : one.value.count))
+  }
+  const refused = (said: RegExp) => {
+    const error = { code: 'peer.mismatch', message: expect.stringMatching(said) }
+    return [expect.objectContaining(error), expect.objectContaining(error)]
+  }
+  expect(await ends([part(0, 500), part(500, 509)])).toEqual(
+    refused(/^evaluate: .*: 500 samples on rank 0, 509 samples on rank 1\. Pass the whole/),
+  )
+  expect(await ends([part(0, 500), part(500, 500)])).toEqual(refused(/a first sample of hash/))
+  expect(await ends([whole, whole], [64, 32])).toEqual(refused(/batchSize 64 on rank 0/))
+  expect(await ends([noise, noise])).toEqual([8, 8])
+})
