@@ -359,7 +359,7 @@ export abstract class Module {
     const layers = new Set(found.map(([key]) => layerOf(key)))
     return () => {
       found.forEach(([, tensor], i) => {
-        tensor.assign(tensor.partOf(values[i]))
+        tensor.assignWhole(values[i])
       })
       for (const [key, tensor] of missing)
         if (tensor.absent && layers.has(layerOf(key))) tensor.assign(tensor.absent)

@@ -19,7 +19,7 @@ import { checkGroup, checkKinds, checkSettingNames, requireList } from './check-
 import { Cohort } from './cohort.ts'
 import type { ExactOptimizer, ExactSettings } from './exact/exact-optimizer.ts'
 import { type ExactTraining, exactTrainings } from './exact/exact-training.ts'
-import { consistentGroup } from './group-settings-check.ts'
+import { consistentContents, consistentGroup, markOfState } from './group-settings-check.ts'
 import { commonSteps, type LoadedState, tensorsOf, wholeState } from './loaded-state.ts'
 import { noGradient, owners } from './parameter-buckets.ts'
 import { replicaBucketBytes, sumOverReplicas } from './replicas.ts'
@@ -64,6 +64,8 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   #loaded = new Map<Parameter, LoadedState>()
   /** With exact training: the updates, and all of the state. */
   #host: ExactOptimizer | undefined
+  /** Its hash, of whole tensors. */
+  #loadedMark = 0
   /** What was loaded last. */
   #saved: OptimizerStateDict | undefined
   /** What fills a state at first, by name. */
@@ -165,6 +167,9 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     if (updated.length === 0) throw noGradient('optimizer.step', this.#parameters, trace)
     warnOfUnlisted(trace)
     if (!isUpdate) return
+    const shared = new Set([...this.#parameters, ...(trace.exchange?.parameters ?? [])])
+    const { name } = this.constructor
+    trace.consistency.addContents(consistentContents(name, [...shared], () => this.#loadedMark))
     trace.beforeStep.push(() => {
       this.#stepCount++
       for (const cohort of updated) cohort.steps++
@@ -307,6 +312,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const counts = this.paramGroups.map(({ params }) => params.length)
     requireState(this.constructor.name, saved, counts, this.stateNames, this.savesStep)
     const loaded = new Map<Parameter, LoadedState>()
+    const wholes: StateTensor['data'][] = []
     this.paramGroups.forEach((group, at) => {
       const indices = saved.param_groups[at]['params'] as readonly number[]
       group.params.forEach((parameter, i) => {
@@ -324,6 +330,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
         // SGD saves no step; a momentum buffer shows that there was one.
         const isBegun = Object.keys(tensors).length > 0
         const parts = Object.entries(tensors).map(([name, { data }]) => {
+          wholes.push(data)
           return [
             name,
             { shape: parameter.value.type.shape, data: parameter.partOf(data) },
@@ -354,6 +361,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
         Object.assign(this.paramGroups[at], group)
       })
       this.#loaded = loaded
+      this.#loadedMark = markOfState(wholes)
       this.#stepCount = Math.max(0, ...[...loaded.values()].map(({ steps }) => steps))
       for (const [cohort, steps] of cohorts) cohort.restart(steps)
       for (const bucket of this.buckets) {

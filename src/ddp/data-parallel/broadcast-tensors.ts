@@ -27,7 +27,7 @@ export async function broadcastTensors(
   start = 0
   for (const tensor of tensors) {
     const array = tensor.dtype === 'i32' ? bits : packed
-    tensor.assign(array.slice(start, start + tensor.count))
+    tensor.receive(array.slice(start, start + tensor.count))
     start += tensor.count
   }
 }

@@ -125,9 +125,10 @@ export interface VerifySyncOptions {
  * equally. A run may pass its own weight as the step scalar `gradientWeight`; the weights must add up to 1 over the ranks. Random masks are those
  * that one rank would draw for the same samples, if all ranks have the same number of samples; otherwise runs pass `sampleOffset`.
  *
- * Ranks also compare what determines an update (optimizer, learning rates, clipping limits), when a step is compiled and in each run.
+ * Ranks also compare what determines an update (optimizer, learning rates, clipping limits), when a step is compiled and in each run, and weights
+ * that some of them have loaded or assigned since.
  * errors: `config.invalid` for invalid options; `graph.misuse` for a module without trainable parameters. If ranks differ in parameters, buffers
- * or options, `ready` and compiling reject with `peer.mismatch`; so do runs, on all ranks and before any update, if optimizer settings differ.
+ * or options, `ready` and compiling reject with `peer.mismatch`; so do runs, on all ranks and before any update, if optimizer settings or weights differ.
  */
 export class DistributedDataParallel extends Module {
   readonly module: Module

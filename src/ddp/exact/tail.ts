@@ -94,7 +94,7 @@ export class Tail {
     let at = 0
     for (const [i, buffer] of this.buffers.entries()) {
       statistics.set(bitsOf(await buffer.readHome()), at)
-      buffer.assign(this.#before![i])
+      buffer.receive(this.#before![i])
       at += buffer.count
     }
     this.#noteRevisions()
@@ -170,7 +170,7 @@ export class Tail {
 
   /** Makes the buffers what `read` found, once the step counts. */
   assignBuffers(): void {
-    for (const [i, buffer] of this.buffers.entries()) buffer.assign(this.#after[i] as never)
+    for (const [i, buffer] of this.buffers.entries()) buffer.receive(this.#after[i] as never)
     this.#before = this.#after
     this.#noteRevisions()
   }

@@ -21,7 +21,7 @@ export async function arrayOf(contents: Contents): Promise<ElementArray> {
 /** Puts a result where it belongs, if it is not there already. */
 export function putBack(contents: Contents, result: ElementArray): void {
   if (contents instanceof StoredTensor)
-    contents.assign(result as Parameters<typeof contents.assign>[0])
+    contents.receive(result as Parameters<typeof contents.receive>[0])
   else if (contents !== result) elementsOf(contents).set(result)
 }
 

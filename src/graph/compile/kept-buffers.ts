@@ -16,6 +16,6 @@ export async function keepBuffers(nodes: readonly GraphNode[]): Promise<() => vo
     [...changed].map(async (buffer) => [buffer, await buffer.read()] as const),
   )
   return () => {
-    for (const [buffer, data] of kept) buffer.assign(data)
+    for (const [buffer, data] of kept) buffer.receive(data)
   }
 }

@@ -1,6 +1,6 @@
 import { isTexts } from '../../util/kind-of.ts'
 import type { RankMessages } from '../trace/exchange.ts'
-import { type SettingsConsistency, settingsError } from '../trace/settings-check.ts'
+import type { SettingsConsistency } from '../trace/settings-check.ts'
 import type { Trace } from '../trace/trace.ts'
 
 const keys = { words: 0, numbers: 1 } as const
@@ -23,11 +23,10 @@ export async function agreeOnNumbers(
 ): Promise<void> {
   consistency.note(scalars)
   const own = Float32Array.from(consistency.words())
-  const numbers = consistency.numbers()
+  const compare = consistency.comparison()
   const sequence = group.takeSequence()
   const all = await group.allGatherConcat(own, { sequence, bucket: keys.words })
   if (all.every((word, i) => word === own[i % own.length])) return
   const key = { sequence, bucket: keys.numbers }
-  const received = await group.gatherJson('optimizer settings', numbers(), isTexts, key)
-  throw settingsError(received, group.ranks)
+  await compare((own) => group.gatherJson('optimizer settings', own, isTexts, key), group.ranks)
 }

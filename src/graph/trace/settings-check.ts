@@ -19,6 +19,22 @@ export interface ConsistentNumbers {
   }
 }
 
+/** Contents that must be equal on all ranks: of weights, and states of optimizers that were loaded. */
+export interface ConsistentContents {
+  /** Hash of what this rank's program has put there by the host; 0 for nothing. `group`: of what its ranks have in common; default: all. */
+  mark(group: object | undefined): number
+  /** What they are, in words. */
+  read(group: object | undefined): Promise<readonly string[]>
+  /** Called where all ranks say the same though their marks differ, as after weights were exchanged and put back on one. */
+  agree(group: object | undefined): void
+}
+
+/** What `ConsistentContents.read` begins with. */
+export const contentsOf = 'contents of '
+
+/** Exchanges lists of all ranks. */
+type Gather = (own: readonly string[]) => Promise<readonly (readonly string[])[]>
+
 const none = new Float32Array()
 const digits = 8
 /** How many words of its numbers a rank sends the others: each digit of a hash, and its square. */
@@ -51,11 +67,16 @@ export function hashOf(values: Iterable<unknown>): number {
  */
 export class SettingsConsistency {
   readonly #all: ConsistentNumbers[] = []
+  readonly #contents: ConsistentContents[] = []
   #values: unknown[] = []
   #names: (readonly [name: string, of: string])[] = []
 
   add(numbers: ConsistentNumbers): void {
     this.#all.push(numbers)
+  }
+
+  addContents(contents: ConsistentContents): void {
+    this.#contents.push(contents)
   }
 
   /** Values that compiling has fixed, in order. */
@@ -113,9 +134,24 @@ export class SettingsConsistency {
     return () => names.map(([name, of], i) => `${name} ${values[i]} (${of})`)
   }
 
-  /** Words that this rank sends of the run's numbers. */
-  words(): number[] {
-    const hash = hashOf(this.#values)
+  /**
+   * Returns what to call where the words of a run's ranks differ: it compares what they stand for. Contents are read then alone, before
+   * anything is updated. errors: `peer.mismatch`, naming the first difference.
+   */
+  comparison(group?: object) {
+    const numbers = this.numbers()
+    return async (gather: Gather, ranks?: readonly number[], others: string[] = []) => {
+      const contents = await Promise.all(this.#contents.map((one) => one.read(group)))
+      const received = await gather([...numbers(), ...others, ...contents.flat()])
+      const difference = firstDifference(received, 'nothing', ranks)
+      if (difference) throw settingsError(difference.text)
+      for (const one of this.#contents) one.agree(group)
+    }
+  }
+
+  /** Words that this rank sends of the run's numbers, and of contents that it has in common with the ranks of `group`; default: all. */
+  words(group?: object): number[] {
+    const hash = hashOf([...this.#values, ...this.#contents.map((one) => one.mark(group))])
     const own = Array.from({ length: digits }, (_, i) => (hash >>> (4 * i)) & 15)
     return own.flatMap((digit) => [digit, digit * digit])
   }
@@ -129,14 +165,18 @@ export function areUnlike(sums: ArrayLike<number>, size: number): boolean {
   return false
 }
 
-/** `received`: the numbers of each rank. `ranks`: default from 0 up. */
-export function settingsError(
-  received: readonly (readonly string[])[],
-  ranks?: readonly number[],
-): PeerError {
-  const difference = firstDifference(received, 'nothing', ranks)
+function settingsError(difference: string): PeerError {
+  const [what, remedy] = difference.startsWith(contentsOf)
+    ? [
+        'weights or the optimizer’s state',
+        'Some ranks loaded or assigned them alone, or other ones, since the model was shared. Load the same on all ranks, or load on one and broadcast each tensor to the others.',
+      ]
+    : [
+        "the optimizer's settings",
+        'Set the same values on all ranks; a scheduler that reads a loss needs the same loss on all ranks, for example their mean.',
+      ]
   return new PeerError(
     'peer.mismatch',
-    `optimizer.step: ranks disagree about the optimizer's settings: ${difference?.text ?? 'they differ'}. The ranks would train different models, so nothing was updated. Set the same values on all ranks; a scheduler that reads a loss needs the same loss on all ranks, for example their mean.`,
+    `optimizer.step: ranks disagree about ${what}: ${difference}. The ranks would train different models, so nothing was updated. ${remedy}`,
   )
 }

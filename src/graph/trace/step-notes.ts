@@ -1,11 +1,6 @@
 import { PeerError } from '../../util/errors.ts'
 import { Sections } from '../../util/sections.ts'
-import {
-  areUnlike,
-  type SettingsConsistency,
-  settingsError,
-  settingsHashWords,
-} from './settings-check.ts'
+import { areUnlike, type SettingsConsistency, settingsHashWords } from './settings-check.ts'
 
 /** Weights of a rank's gradients and outputs, see `Weighing`. */
 const counts = {
@@ -53,7 +48,7 @@ export class StepNotes {
   /** Why the ranks have refused the step. */
   refusal: unknown
   readonly #rule: CountsRule | undefined
-  readonly #settings: () => readonly string[]
+  readonly #comparison: ReturnType<SettingsConsistency['comparison']> | undefined
   readonly #resolve: (factor: number) => void
   readonly #reject: (error: unknown) => void
 
@@ -64,7 +59,7 @@ export class StepNotes {
       settings: consistency?.words() ?? [],
       flags,
     })
-    this.#settings = consistency?.numbers() ?? (() => [])
+    this.#comparison = consistency?.comparison()
     this.#rule = rule
     let resolve: (factor: number) => void = () => undefined
     let reject: (error: unknown) => void = () => undefined
@@ -100,7 +95,11 @@ export class StepNotes {
     gather: (own: readonly string[]) => Promise<readonly (readonly string[])[]>,
   ): Promise<void> {
     if (!areUnlike(noteSections.of(sums, 'settings'), size)) return
-    throw this.#refuse(settingsError(await gather(this.#settings())))
+    try {
+      await this.#comparison?.(gather)
+    } catch (error) {
+      throw this.#refuse(error)
+    }
   }
 
   /** Takes the sums of all ranks' words; returns what `settled` resolves with. errors: `graph.misuse` where the weights that runs gave do not add up. */

@@ -1,3 +1,4 @@
+import { hashWords } from '../../kernels/hash/hash-words.ts'
 import { clipped } from '../../util/clipped.ts'
 import {
   type DeviceSpec,
@@ -40,6 +41,10 @@ function checkArray(where: string, dtype: DType, data: StoredData): void {
     `${where}: data must be a ${array}, got ${kindOf(data)}. Write ${array}.of(…) or ${array}.from(…).`,
   )
 }
+
+/** Hash of contents, which is never 0. */
+export const markOf = ({ buffer, byteOffset, length }: StoredData): number =>
+  hashWords(new Uint32Array(buffer, byteOffset, length))[0] || 1
 
 /** A module that names its tensors when it lists them. */
 interface Naming {
@@ -98,6 +103,8 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   holder: { readonly ranks: Pick<RankMessages, 'broadcast'>; readonly root: number } | undefined
   /** Contents after its layer was loaded from a state that lacks it; undefined: that is an error. */
   absent: Data | undefined
+  /** @internal Hash of what this rank's program has assigned since ranks that have it in common had the same; 0 for nothing. Of a part alone: 1. */
+  assigned = 0
   #revision = 0
   /** Gives its current contents where the host has them too; then `read` needs no device. */
   mirror: (() => StoredData | undefined) | undefined
@@ -185,7 +192,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     return this.#home ? this.read().then(arrive) : arrive(this.#hostData)
   }
 
-  /** How often its contents were replaced by `assign`. */
+  /** How often its contents were replaced by the host. */
   get revision(): number {
     return this.#revision
   }
@@ -341,6 +348,18 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
    * another kind of array.
    */
   assign(data: Data): void {
+    this.receive(data)
+    this.assigned = data.length === countElements(this.stateShape) ? markOf(data) : 1
+  }
+
+  /** @internal The same of contents in state dicts, of which this tensor may hold a part. */
+  assignWhole(whole: Data): void {
+    this.receive(this.partOf(whole))
+    this.assigned = markOf(whole)
+  }
+
+  /** @internal The same of contents that ranks have exchanged. errors: as `assign`. */
+  receive(data: Data): void {
     checkArray(this.title, this.dtype, data)
     if (data.length !== this.count) {
       throw new ShapeError(
@@ -348,6 +367,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
         `${this.title}: expected ${this.count} elements for ${formatShape(this.value.type.shape)}, got ${data.length}. Load a file saved for this model.`,
       )
     }
+    this.assigned = 0
     if (this.isReleased) return
     this.#revision++
     if (this.#home) this.#home.pool.write(data, this.#home.start)

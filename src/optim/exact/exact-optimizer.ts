@@ -154,7 +154,7 @@ export class ExactOptimizer {
       })
     }
     const parameter = this.#parameters[i]
-    parameter.assign(values)
+    parameter.receive(values)
     this.#revisions[i] = parameter.revision
   }
 

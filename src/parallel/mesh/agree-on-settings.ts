@@ -1,4 +1,4 @@
-import { settingsError, settingsHashWords } from '../../graph/trace/settings-check.ts'
+import { settingsHashWords } from '../../graph/trace/settings-check.ts'
 import { gradientWeight, type Trace } from '../../graph/trace/trace.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { StepGroup } from '../../peer/group/group-sync-points.ts'
@@ -7,7 +7,7 @@ import { isTexts } from '../../util/kind-of.ts'
 import { Sections } from '../../util/sections.ts'
 import { samplesError, samplesOf } from './agree-on-samples.ts'
 
-const keys = { words: 0, numbers: 1 } as const
+const keys = { words: 0, numbers: 1, samples: 2 } as const
 
 /** Allowed error of a sum of weights: users divide in floats. */
 const weightTolerance = 1e-4
@@ -22,7 +22,6 @@ const weightTolerance = 1e-4
 export async function agreeOnSettings(trace: Trace, groups: readonly StepGroup[]): Promise<void> {
   const { consistency, scalars, updates } = trace
   if (updates.length === 0) return
-  const numbers = consistency.numbers()()
   const isWeighed = scalars.has(gradientWeight) && scalars.wasSet(gradientWeight)
   const given = isWeighed ? scalars.valueOf(gradientWeight) : 0
   const parameters = updates.flatMap(({ bucket }) => bucket.parameters)
@@ -44,7 +43,7 @@ export async function agreeOnSettings(trace: Trace, groups: readonly StepGroup[]
       samples: seen ? settingsHashWords : 0,
     })
     const own = sections.write(new Float32Array(sections.length), {
-      settings: consistency.words(),
+      settings: consistency.words(group),
       isWeighed: Number(isWeighed),
       weight,
       samples: seen?.words() ?? [],
@@ -55,13 +54,16 @@ export async function agreeOnSettings(trace: Trace, groups: readonly StepGroup[]
       new Set(rows.map((row) => sections.of(row, name).join())).size > 1
     // Ranks that see the same samples weigh them the same.
     if (differ('settings') || (!averages && (differ('isWeighed') || differ('weight')))) {
-      const own = averages ? numbers : [...numbers, `gradientWeight ${isWeighed ? given : 'none'}`]
+      const weights = averages ? [] : [`gradientWeight ${isWeighed ? given : 'none'}`]
       const key = { sequence, bucket: keys.numbers }
-      const received = await gatherJson('optimizer settings', group, own, isTexts, key)
-      throw settingsError(received, group.ranks)
+      await consistency.comparison(group)(
+        (own) => gatherJson('optimizer settings', group, own, isTexts, key),
+        group.ranks,
+        weights,
+      )
     }
     if (differ('samples')) {
-      const key = { sequence, bucket: keys.numbers }
+      const key = { sequence, bucket: keys.samples }
       const received = await gatherJson('samples', group, seen!.numbers()(), isTexts, key)
       throw samplesError(received, group.ranks)
     }

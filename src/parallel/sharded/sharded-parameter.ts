@@ -33,7 +33,8 @@ export class ShardedParameter extends Parameter {
 
   /** Takes the whole's contents, or those of this rank's part. */
   override assign(data: Floats): void {
-    super.assign(data.length === countElements(this.#shape) ? this.partOf(data) : data)
+    if (data.length === countElements(this.#shape)) this.assignWhole(data)
+    else super.assign(data)
   }
 
   protected override async wholeOf(contents: Floats): Promise<Floats> {

@@ -27,7 +27,7 @@ export class SplitParameter extends Parameter {
     this.#group = group
     this.#shape = whole.shape
     this.#cut = cut
-    this.assign(this.partOf(contents))
+    this.receive(this.partOf(contents))
     this.name = whole.name
     this.sharedBy = group
     this.dividedAlong = { axis: cut.axis, span: shape[cut.axis] / cut.blocks }

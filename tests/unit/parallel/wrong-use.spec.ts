@@ -26,7 +26,7 @@ import { fullyShard } from '../../../src/parallel/sharded/fully-shard.ts'
 import { parallelizeModule } from '../../../src/parallel/tensor/parallelize-module.ts'
 import { ColwiseParallel, RowwiseParallel } from '../../../src/parallel/tensor/styles.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
-import { tensorType } from '../../../src/util/shape.ts'
+import { countElements, tensorType } from '../../../src/util/shape.ts'
 import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
 
 // What PyTorch users write, or forget, and what would give wrong numbers without a word.
@@ -349,8 +349,8 @@ describe('sharded and replicated parameters', () => {
         const step = await trainingOf(model, optimizer)
         await step.run(inputs)
         const read = () => Promise.all(model.parameters().map((one) => one.read()))
-        const before = await read()
         const scalars = change(optimizer, processGroup.rank)
+        const before = await read()
         const error = await step.run(inputs, scalars).then(() => 'no error', String)
         const isMoved = JSON.stringify(await read()) !== JSON.stringify(before)
         return error !== 'no error' && isMoved ? 'moved' : error
@@ -368,6 +368,23 @@ describe('sharded and replicated parameters', () => {
         expect(error).toMatch(
           /disagree about the optimizer's settings: .*lr 1\.5 \(.*\) on rank 1\b/,
         )
+    })
+
+    test.each(ways)('%s names weights that one rank alone has loaded', async (way) => {
+      const load = ({ paramGroups }: SGD, scale: number) => {
+        for (const one of paramGroups[0].params) {
+          const whole = Float32Array.from({ length: countElements(one.stateShape) }, () => scale)
+          one.assignWhole(whole)
+        }
+        return {}
+      }
+      const errors = await secondStep(way, (optimizer, rank) =>
+        rank === 1 ? load(optimizer, 1) : {},
+      )
+      for (const error of errors)
+        expect(error).toMatch(/ranks disagree about weights .*: contents of ".*" .* on rank 1\b/)
+      for (const error of await secondStep(way, (optimizer) => load(optimizer, 1)))
+        expect(error).toBe('no error')
     })
 
     test.each(ways.slice(0, 3))('%s takes only weights that add up to 1', async (way) => {

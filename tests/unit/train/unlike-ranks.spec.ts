@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { GradScaler } from '../../../src/entries/amp.ts'
+import { allReduce, broadcast, ReduceOp } from '../../../src/entries/distributed.ts'
 import { compile, manualSeed, type Tensor, tensorType } from '../../../src/entries/index.ts'
 import { allreduceHook, DistributedDataParallel } from '../../../src/entries/nn/parallel.ts'
 import { clipGradNorm, Linear, type Parameter, Sequential } from '../../../src/entries/nn.ts'
@@ -7,6 +8,7 @@ import * as lrScheduler from '../../../src/entries/optim/lr-scheduler.ts'
 import { AdamW, type Optimizer, SGD } from '../../../src/entries/optim.ts'
 import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { areUnlike, SettingsConsistency } from '../../../src/graph/trace/settings-check.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { ringOf } from '../../support/process-ring.ts'
 
 const runtime = new ReferenceRuntime()
@@ -174,6 +176,99 @@ test.each<[string, Options['optimizer'], RegExp]>([
   for (const outcome of await Promise.allSettled(ranks.map(({ program }) => program))) {
     expect(outcome).toMatchObject({ status: 'rejected', reason })
   }
+  end()
+})
+
+type Change = (rank: Awaited<ReturnType<typeof ranksOf>>['ranks'][number]) => Promise<void> | void
+
+const zeros: Change = ({ model }) => {
+  for (const one of model.parameters()) one.assign(new Float32Array(one.count))
+}
+
+/** Ranks that have made a step, with momentum. */
+async function begun() {
+  const ranks = await ranksOf(3, {
+    optimizer: (all) => new SGD(all, { lr: 0.1, momentum: 0.9 }),
+  })
+  for (const loss of await ranks.step()) expect(loss).toBeTypeOf('number')
+  return ranks
+}
+
+test.each<[string, Change, RegExp]>([
+  [
+    'weights',
+    zeros,
+    /contents of "module\.0\.weight" \(hash .*\) on ranks 0 and 2, .* on rank 1\./,
+  ],
+  [
+    'a bias',
+    ({ model }) =>
+      model.loadStateDict(
+        { '1.bias': { shape: [8], data: new Float32Array(8) } },
+        { strict: false },
+      ) as never,
+    /contents of "module\.1\.bias"/,
+  ],
+  [
+    'state',
+    ({ optimizer, model }) => {
+      const data = (shape: readonly number[], count: number) => ({
+        shape,
+        data: new Float32Array(count),
+      })
+      const state = model
+        .parameters()
+        .map(({ shape, count }) => ({ momentum_buffer: data(shape, count) }))
+      const params = state.map((_, i) => i)
+      const group = { lr: 0.1, momentum: 0.9, dampening: 0, weight_decay: 0, nesterov: false }
+      optimizer.loadStateDict({ state: { ...state }, param_groups: [{ ...group, params }] })
+    },
+    /contents of the loaded state of SGD as at the start on ranks 0 and 2, .* \(hash .*\) on rank 1\./,
+  ],
+])(
+  'a load of %s on one rank alone ends the step on all; after it on all they continue',
+  async (_, change, said) => {
+    const { ranks, step, weights, end } = await begun()
+    await change(ranks[1])
+    const before = await weights()
+    const outcomes = await step()
+    for (const outcome of outcomes) expect(outcome).toMatchObject({ code: 'peer.mismatch' })
+    expect(new Set(messages(outcomes)).size).toBe(1)
+    expect(messages(outcomes)[0]).toMatch(said)
+    expect(await weights()).toEqual(before)
+    for (const rank of [ranks[0], ranks[2]]) await change(rank)
+    for (const loss of await step()) expect(loss).toBeTypeOf('number')
+    const [first, ...others] = await weights()
+    for (const own of others) expect(own).toEqual(first)
+    end()
+  },
+)
+
+test('weights that all ranks have again are no fault: put back, broadcast, or averaged', async () => {
+  const { ranks, step, end } = await begun()
+  const [{ model }] = ranks
+  const passes = async () => {
+    for (const loss of await step()) expect(loss).toBeTypeOf('number')
+  }
+  const kept = await model.stateDict()
+  zeros(ranks[0])
+  model.loadStateDict(kept)
+  await passes()
+  zeros(ranks[0])
+  const share = (call: (one: Parameter, group: ProcessGroup) => Promise<unknown>) =>
+    Promise.all(
+      ranks.map(async ({ model, group }) => {
+        for (const one of model.parameters()) await call(one, group)
+      }),
+    )
+  await share((one, group) => broadcast(one, 0, { group }))
+  await passes()
+  await share((one, group) => allReduce(one, { op: ReduceOp.AVG, group }))
+  await passes()
+  // Twice on one rank: what counts is what is there.
+  zeros(ranks[2])
+  for (const { model } of ranks) model.loadStateDict(kept)
+  await passes()
   end()
 })
 
