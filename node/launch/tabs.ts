@@ -2,9 +2,10 @@ import { nextGroupName } from '../../src/distributed/launcher/next-group.ts'
 import { type Progress, progressName } from '../../src/distributed/launcher/progress.ts'
 import { endName, type RankEnd } from '../../src/distributed/launcher/rank-end.ts'
 import { deviceName } from '../../src/util/call-launcher.ts'
+import { formatRanks } from '../../src/util/format-ranks.ts'
 import { type InjectedEnvironment, injectedName } from '../../src/util/injected.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
-import { OpenTabs, type RankTab, type TabRun, type TabsOptions } from '../tabs.ts'
+import { OpenTabs, type RankTab, type TabFailure, type TabRun, type TabsOptions } from '../tabs.ts'
 
 /** A rank of a module, and its surroundings. */
 export interface ModuleRank {
@@ -69,7 +70,28 @@ export async function runTabs(
   ranks: readonly ModuleRank[],
   options: TabsOptions & ModulePage,
 ): Promise<void> {
-  const tabs = new OpenTabs(options)
-  for (const rank of ranks) tabs.open(moduleTab(rank, options))
+  const ended: number[] = []
+  const tabs = new OpenTabs({
+    ...options,
+    onFailure: (failure, tab) => options.onFailure(withEnded(failure, ended), tab),
+  })
+  const page = {
+    ...options,
+    onEnd: (tab: TabRun) => {
+      ended.push(tab.rank)
+      options.onEnd?.(tab)
+    },
+  }
+  for (const rank of ranks) tabs.open(moduleTab(rank, page))
   await tabs.ended()
+}
+
+/** Says with a wait that was in vain which ranks could not come. */
+function withEnded(failure: TabFailure, ended: readonly number[]): TabFailure {
+  if (failure.code !== 'peer.timeout' || ended.length === 0) return failure
+  const ranks = formatRanks(ended.toSorted((a, b) => a - b))
+  return {
+    ...failure,
+    text: `${failure.text}\nThe program of ${ranks} had ended well before, without what the others waited for. Have all ranks call the same functions equally often.`,
+  }
 }

@@ -34,6 +34,7 @@ import type { Plan } from '../algorithms/plan.ts'
 import type { LinkEnd } from '../link/link.ts'
 import { type AbortRecord, type FrameHeader, FrameType, labelBytes } from '../link/wire.ts'
 import type { Session } from '../session/session.ts'
+import { sessionDefaults } from '../session/session-config.ts'
 import {
   type Announcement,
   type CollectiveKey,
@@ -437,13 +438,19 @@ export class Collectives {
       : this.entries.elsewhere.map(({ from }) => from.get(peer)).find((one) => one)
     const why = other
       ? `it runs ${describe(other)}, which rank ${rank} has not called. Every rank must call the same functions in the same order.`
-      : `${hasStarted ? '' : 'it has not started this collective. '}Is that tab in the background?`
+      : missingText(hasStarted, silentMs)
     return new PeerError(
       'peer.timeout',
       `${run.name}: rank ${rank} waited ${Math.round(waitedMs)} ms ${text}; last frame ${Math.round(silentMs)} ms ago${hasStarted ? '. ' : '; '}${why}`,
     )
   }
 }
+
+/** Why a rank is waited for, as far as its heartbeat says. */
+const missingText = (hasStarted: boolean, silentMs: number): string =>
+  hasStarted || silentMs >= sessionDefaults.suspectMs
+    ? `${hasStarted ? '' : 'it has not started this collective. '}Is that tab in the background?`
+    : 'it answers, but has not started this collective: its program has ended, or does something else. Have all ranks call the same functions.'
 
 /** A plan in the ranks of all, from one in a group's. */
 function amongAll(plan: Plan, ranks: readonly number[]): Plan {

@@ -31,6 +31,9 @@ switch (args[0]) {
     await new Promise(() => undefined)
   case 'throw':
     throw new Error('outer', { cause: new TypeError('inner') })
+  case 'late-timeout':
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    throw Object.assign(new Error('barrier: rank 1 waited'), { code: 'peer.timeout' })
   case 'text':
     throw 'a text'
   case 'late':
@@ -150,6 +153,11 @@ test('an error that a rank throws is reported with its causes, and the ranks tha
   const [{ rank, code, text }] = failures
   expect([rank, code]).toEqual([1, ''])
   expect(text).toMatch(/^Error: outer\n {4}at [^\n]+\n[\s\S]*cause: TypeError: inner\n {4}at /)
+})
+
+test('a wait for ranks whose programs have ended says so', async () => {
+  const [{ text }] = (await run(['end', 'late-timeout', 'end'])).failures
+  expect(text).toMatch(/waited\n[\s\S]*\nThe program of ranks 0 and 2 had ended well before, /)
 })
 
 test.each([
