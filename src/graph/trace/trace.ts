@@ -37,6 +37,8 @@ export interface NamedScalar {
   readonly limit?: number
   /** Where it says how many samples count: the most that it is asked about. */
   rows?: number
+  /** True if the traced function computes with it. */
+  isRead?: boolean
 }
 
 /** The step's scalars: one f32 each, written as one block before every run. */
@@ -55,6 +57,7 @@ export class ScalarBlock {
   /** errors: `graph.misuse` for a slot of another trace's block. */
   requireOwn(slot: ScalarSlot): void {
     if (this.#slots[slot.slot] !== slot) throw ofOtherTrace('this step scalar')
+    for (const entry of this.#named.values()) if (entry.slot === slot) entry.isRead = true
   }
 
   get names(): string[] {
@@ -134,6 +137,23 @@ export class ScalarBlock {
     checkRecord('run', 'scalars', given)
     for (const [name, value] of Object.entries(given))
       if (value !== undefined) this.#check(name, value)
+  }
+
+  /** errors: `graph.misuse` where a training run with samples gives a count that nothing reads, or leaves one out that is 0 then. */
+  checkCounts(given: Readonly<Record<string, number>>): void {
+    for (const [name, { rows, initial, isRead }] of this.#named) {
+      const refuse = (problem: string) =>
+        new TabringError('graph.misuse', `run: step scalar "${clipped(name)}" ${problem}`)
+      const isGiven = given[name] !== undefined
+      if (rows === undefined && !isRead && name === 'count' && isGiven)
+        throw refuse(
+          'is given, but nothing in the traced function reads it, so all rows count. Give the loss { count: sampleCount() }, or leave it out.',
+        )
+      if (rows !== undefined && initial === 0 && !isGiven)
+        throw refuse(
+          `says how many samples count, and is not given, so none would. Pass { ${clipped(name)}: batchSizeOf(batch) }, or write sampleCount() in place of stepScalar("${clipped(name)}"): then all count.`,
+        )
+    }
   }
 
   #check(name: string, value: number): void {

@@ -7,6 +7,7 @@ import {
   type Tensor,
   tensorType,
 } from '../../../src/entries/index.ts'
+import { sampleCount } from '../../../src/entries/metrics.ts'
 import { mseLoss } from '../../../src/entries/nn/functional.ts'
 import { clipGradNorm, Linear, Module, Sequential } from '../../../src/entries/nn.ts'
 import { ExponentialMovingAverage, SGD } from '../../../src/entries/optim.ts'
@@ -216,6 +217,33 @@ test('a function that reads an undeclared input gets an error that names it', as
     )
   const optional = ({ x, mask }: Record<string, never>) => ({ z: mask ?? x })
   await compile(optional as never, types, { device: 'reference' })
+})
+
+test('a step refuses a count that its loss does not read, and one that counts nothing where it is left out', async () => {
+  const stepOf = (count: () => ScalarSlot, isRead: boolean) => {
+    const { model, optimizer } = partsOf()
+    return compile(
+      ({ x }) => {
+        const own = count()
+        const loss = mseLoss(model.forward(x), x.sum([1], true), isRead ? { count: own } : {})
+        optimizer.zeroGrad()
+        loss.backward()
+        optimizer.step()
+        return { loss }
+      },
+      types,
+      { device: 'reference' },
+    )
+  }
+  const run = async (step: ReturnType<typeof stepOf>, scalars = {}) =>
+    (await step).run({ x }, scalars).then(() => 'ran', String)
+  const unread = stepOf(sampleCount, false)
+  expect(await run(unread, { count: 1 })).toMatch(/"count" is given, but nothing .* reads it/)
+  expect(await run(unread)).toBe('ran')
+  const unset = stepOf(() => stepScalar('valid'), true)
+  expect(await run(unset)).toMatch(/"valid" says how many samples count, and is not given/)
+  for (const valid of [0, 1, 2]) expect(await run(unset, { valid })).toBe('ran')
+  expect(await run(stepOf(sampleCount, true))).toBe('ran')
 })
 
 test('a step scalar may be infinite, and must be a number', async () => {
