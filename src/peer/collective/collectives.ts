@@ -375,12 +375,12 @@ export class Collectives {
 
   /**
    * Rejects every pending and every later collective of the group that `record` ends, of all for group 0, with what it says; `error` is
-   * the group's. Idempotent.
+   * the group's. `later`: what later ones are rejected with instead. Idempotent.
    */
-  close(record: AbortRecord, error: PeerError): void {
+  close(record: AbortRecord, error: PeerError, later = record): void {
     const { group } = record
     if (this.hasEnded(group)) return
-    this.ends.set(group, { record, error })
+    this.ends.set(group, { record: later, error })
     const { entries, runs } = this.entries.clear(group, this.options.env.now())
     if (group > 0) for (const entry of entries) this.receiver.drop(entry)
     else {

@@ -238,7 +238,8 @@ export class Membership {
     const text = `rank ${this.rank} left: ${detail}.`
     const code = 'peer.aborted'
     const record: AbortRecord = { group: 0, origin: this.rank, lost: null, code, text }
-    this.collectives.close(record, epochError(record))
+    const remedy = 'Train, save and evaluate before destroyProcessGroup(), or form a new group.'
+    this.collectives.close(record, epochError(record), { ...record, text: `${text} ${remedy}` })
     this.peers.close(detail)
     this.onleft?.()
   }

@@ -88,13 +88,16 @@ describe('every rank reports each fact of a failure once', () => {
     ])
   })
 
-  test('leave rejects the collectives that the rank still waits for', async () => {
+  test('leave rejects the collectives that the rank still waits for, and later ones with what to do', async () => {
     const env = new VirtualEnv(1)
     const { groups } = memoryRing(env, 3)
     const pending = outcomes([groups[0]!.barrier()])
     groups[0]!.destroy('the tab was closed')
     const errors = await env.until(pending, 10)
     expect(errors[0]!.message).toBe('barrier #0: rank 0 left: the tab was closed.')
+    await expect(groups[0]!.allReduce(new Float32Array(4), { label: 'evaluate' })).rejects.toThrow(
+      /^evaluate via allReduce #1: rank 0 left: the tab was closed\. Train, save and evaluate before destroyProcessGroup\(\), or form a new group\.$/,
+    )
   })
 })
 
