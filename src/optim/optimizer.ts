@@ -132,7 +132,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     if (exact) {
       this.#refuseChanges(trace)
       exact.step(this)
-      warnOfUnlisted(trace)
+      warnOfUnlisted(trace, this.#parameters)
       return
     }
     const isUpdate = trace.accumulation?.part !== 'add'
@@ -165,7 +165,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       trace.consistency.add(consistentGroup(name, group, settings, cohorts, this.savesStep))
     }
     if (updated.length === 0) throw noGradient('optimizer.step', this.#parameters, trace)
-    warnOfUnlisted(trace)
+    warnOfUnlisted(trace, this.#parameters)
     if (!isUpdate) return
     const shared = new Set([...this.#parameters, ...(trace.exchange?.parameters ?? [])])
     const { name } = this.constructor

@@ -1,15 +1,16 @@
 import { TabringError } from '../../util/errors.ts'
 import type { Moded } from '../trace/trace.ts'
-import { type GraphNode, type Holding, type StoredLeaf, storedIn } from '../trace/value.ts'
+import {
+  type GraphNode,
+  type Holding,
+  holdingsOf,
+  type StoredLeaf,
+  storedIn,
+} from '../trace/value.ts'
 
 /** The parameters and buffers that nodes read. */
 const tensorsIn = (nodes: readonly GraphNode[]): Set<StoredLeaf> =>
   new Set(nodes.flatMap(({ inputs }) => inputs.flatMap((value) => storedIn(value) ?? [])))
-
-/** Every place in which a tensor is held, from its module's to the outermost one. */
-function* holdingsOf({ heldAt }: StoredLeaf): Iterable<Holding> {
-  for (let holding = heldAt; holding; holding = holding.within) yield holding
-}
 
 /**
  * Returns what refuses a run once a module has another parameter, buffer or module where the step read or updates these, or more of them.

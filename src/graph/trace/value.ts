@@ -19,6 +19,8 @@ export interface DividedAxis {
 export interface Holder {
   /** Returns what says whether it still has the parameters that it has now, no others, and the same modules without any. */
   watchParts(): () => boolean
+  /** Its parameters, as it has them now. */
+  parameters(): readonly StoredLeaf[]
 }
 
 /** Where a module holds a tensor, or a module that does. */
@@ -27,6 +29,11 @@ export interface Holding {
   /** Returns whether it still does. */
   isKept(): boolean
   readonly holder: Holder
+}
+
+/** Every place in which a tensor is held, from its module's to the outermost one. */
+export function* holdingsOf({ heldAt }: StoredLeaf): Iterable<Holding> {
+  for (let holding = heldAt; holding; holding = holding.within) yield holding
 }
 
 /** A Parameter or ModuleBuffer as values see it, which import no tensors: contents that outlive programs. */

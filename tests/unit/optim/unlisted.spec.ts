@@ -47,7 +47,7 @@ test('a layer in a #private field is reported, once', async () => {
   await stepOf(model, optimizer)
   expect(warn).toHaveBeenCalledTimes(1)
   expect(warn.mock.calls[0][0]).toMatch(
-    /2 parameters \(\[2\], \[2, 3\]\) have gradients but belong to no optimizer, .* #private fields/,
+    /2 parameters \("bias" \[2\], "weight" \[2, 3\]\) have gradients but belong to no optimizer: .* #private fields/,
   )
 })
 
@@ -77,3 +77,19 @@ test('parameters that are frozen, listed but left out, or in another optimizer a
   )
   expect(warn).not.toHaveBeenCalled()
 })
+
+test.each([false, true])(
+  'a layer that is replaced after the optimizer was created is reported as that, also when it is listed (%s)',
+  async (isListed) => {
+    const warn = warnings()
+    const model = new Sequential(new Linear(3, 2), new Linear(2, 1))
+    const optimizer = new SGD(model.parameters())
+    model.set(1, new Linear(2, 4))
+    if (isListed) model.parameters()
+    await stepOf(model, optimizer)
+    expect(warn).toHaveBeenCalledTimes(1)
+    expect(warn.mock.calls[0][0]).toMatch(
+      /^tabring optimizer.step: 2 parameters \("1.bias" \[4\], "1.weight" \[4, 2\]\) .*: they came into the model after the optimizer was created/,
+    )
+  },
+)
