@@ -63,6 +63,8 @@ export interface Uses {
 
 /** What a call does on a rank of its group. `prepare`, at once: checks what it was given, and takes its place in the order of calls. */
 export interface Call<Prepared extends Uses> {
+  /** Checks that need no group: options in another's place name none. */
+  readonly before?: (() => void) | undefined
   readonly prepare: (group: CollectiveGroup) => Prepared
   readonly run: (group: CollectiveGroup, prepared: Prepared) => Promise<void>
 }
@@ -71,10 +73,11 @@ export interface Call<Prepared extends Uses> {
 export function begin<Options extends DistributedOptions, Prepared extends Uses>(
   where: string,
   options: Options,
-  { prepare, run }: Call<Prepared>,
+  { before, prepare, run }: Call<Prepared>,
 ): DistributedResult<Options> {
   refuseInTrace(where)
   const promise = (async () => {
+    before?.()
     const group = groupOf(where, options.group)
     if (!group) return
     const prepared = prepare(group)
@@ -83,10 +86,10 @@ export function begin<Options extends DistributedOptions, Prepared extends Uses>
     const over = new Promise<void>((resolve) => {
       end = resolve
     })
-    const before = callsBefore(uses)
+    const earlier = callsBefore(uses)
     noteCall(uses, over)
     try {
-      await Promise.all(before)
+      await Promise.all(earlier)
       await run(group, prepared)
     } finally {
       end()
@@ -101,8 +104,10 @@ export const collective = <Options extends DistributedOptions, Checked extends U
   options: Options,
   check: (group: CollectiveGroup) => Checked,
   run: (group: CollectiveGroup, checked: Checked & { readonly turn: Turn }) => Promise<void>,
+  before?: () => void,
 ): DistributedResult<Options> =>
   begin(where, options, {
+    before: before && (() => refusing(where, options, before)),
     prepare: (group) => ({
       ...group.refusing(where, {}, () => check(group)),
       turn: group.reserve(),

@@ -12,7 +12,7 @@
 import { type ElementArray, type ReduceOp, sameType } from '../../peer/collective/element.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import type { Turn } from '../../peer/group/group-calls.ts'
-import { placeOf } from '../group/place-of.ts'
+import { checkRank, placeOf } from '../group/place-of.ts'
 import {
   checkPlain,
   checkReduce,
@@ -69,6 +69,7 @@ export function reduce<O extends ReduceOptions>(
     },
     (group, { place, turn }) =>
       inPlace(tensor, (array) => group.reduce(array, place, { op, ...turn })),
+    () => checkRank('reduce', 'dst', dst),
   )
 }
 
@@ -142,6 +143,7 @@ export function broadcast<O extends DistributedOptions>(
       return { reads: [], writes: [tensor], place: placeOf('broadcast', 'src', group, src) }
     },
     (group, { place, turn }) => inPlace(tensor, (array) => group.broadcast(array, place, turn)),
+    () => checkRank('broadcast', 'src', src),
   )
 }
 
@@ -169,6 +171,7 @@ export function gather<O extends DistributedOptions>(
       await group.gather(input, output, place, turn)
       if (list) spread(output!, list)
     },
+    () => checkRank(where, 'dst', dst),
   )
 }
 
@@ -194,6 +197,7 @@ export function scatter<O extends DistributedOptions>(
       const input = list && (await joined(list))
       await inPlace(tensor, (array) => group.scatter(input, array, place, turn))
     },
+    () => checkRank(where, 'src', src),
   )
 }
 

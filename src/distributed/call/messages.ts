@@ -3,7 +3,7 @@ import { nonGroupMember } from '../../peer/group/non-group-member.ts'
 import { ArgumentTypeError, PeerError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { checkNumber, checkOptions, type OptionNames } from '../../util/options.ts'
-import { placeOf } from '../group/place-of.ts'
+import { checkRank, placeOf } from '../group/place-of.ts'
 import { begin, type GroupOptions } from './call.ts'
 import { arrayOf, type Contents } from './contents.ts'
 import { formOf, inPlace } from './tensor-lists.ts'
@@ -56,6 +56,7 @@ function transfer(
   const side = where.endsWith('send') ? 'send' : 'receive'
   const peerName = side === 'send' ? 'dst' : 'src'
   return begin(where, { group, asyncOp: true } as const, {
+    before: () => checkRank(where, peerName, peer),
     prepare(members) {
       const place = placeOf(where, peerName, members, peer)
       members.refusingMessage(side, place, tag, {

@@ -12,7 +12,7 @@ import { ArgumentTypeError, messageOf, PeerError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { checkOptions } from '../../util/options.ts'
 import { groupOf } from '../group/group-of.ts'
-import { placeOf } from '../group/place-of.ts'
+import { checkRank, placeOf } from '../group/place-of.ts'
 import { type GroupOptions, refuseInTrace, refusing } from './call.ts'
 import { checkCount, checkRootList } from './tensor-lists.ts'
 
@@ -84,6 +84,7 @@ export async function gatherObject<T>(
   options: GroupOptions = {},
 ): Promise<T[] | undefined> {
   const where = 'gatherObject'
+  refusing(where, options, () => checkRank(where, 'dst', dst))
   const group = openGroup(where, options)
   if (!group) return undefined
   const { place, list, bytes } = group.refusing(where, {}, () => {
@@ -113,6 +114,7 @@ export async function broadcastObjectList(
   options: GroupOptions = {},
 ): Promise<void> {
   const where = 'broadcastObjectList'
+  refusing(where, options, () => checkRank(where, 'src', src))
   const group = openGroup(where, options)
   if (!group) return
   const { place, own } = group.refusing(where, {}, () => {
@@ -148,6 +150,7 @@ export async function scatterObjectList<T>(
   options: GroupOptions = {},
 ): Promise<T | undefined> {
   const where = 'scatterObjectList'
+  refusing(where, options, () => checkRank(where, 'src', src))
   const group = openGroup(where, options)
   if (!group) return undefined
   const { place, isRoot, parts } = group.refusing(where, {}, () => {

@@ -261,6 +261,16 @@ describe('tensors', () => {
     await expect(dist.allReduce(array)).rejects.toThrow(
       /^allReduce: there is no default process group\. Call initProcessGroup\(\) first/,
     )
+    // Options in the place of the rank name no group, so that the one of all ranks would be asked for.
+    await expect(dist.broadcast(array, { group } as never)).rejects.toThrow(
+      /^broadcast: src must be a number, got .* comes before the options/,
+    )
+    await expect(dist.gatherObject(1, null, { group } as never)).rejects.toThrow(
+      /^gatherObject: dst must be a number/,
+    )
+    await expect(dist.send(array, { group } as never)).rejects.toThrow(
+      /^send: dst must be a number/,
+    )
     await expect(dist.allReduce(array, { group: [0, 1] as never })).rejects.toThrow(
       /allReduce: expected a group, .* got a plain array of 2/,
     )
