@@ -17,6 +17,7 @@ import { PeerError, TabringError } from '../../util/errors.ts'
 import { firstDifference } from '../../util/first-difference.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import { setupKeys } from '../hooks/collective-keys.ts'
+import { mean, type Reducer } from '../hooks/reducer.ts'
 import type { RobustAggregation } from '../hooks/robust-aggregation.ts'
 import { layoutIn, layoutText, syncPointsText } from './layout-report.ts'
 
@@ -28,6 +29,7 @@ interface Compiled {
   readonly parameters: readonly Parameter[]
   readonly settings: { readonly findsUnused: boolean }
   readonly robust: RobustAggregation | undefined
+  readonly reducer: Reducer
   readonly ready: Promise<void>
 }
 
@@ -84,6 +86,7 @@ export class RingCompiling implements JointCompiling<Parameter> {
       layoutText({ unused, syncPoints: among, samples: samples ?? 0, fixed }),
       syncPointsText(syncPoints.length),
       weighed,
+      this.#exchange.reducer === mean ? 'no communication hook' : 'a communication hook',
       `${sharedBuffers} running statistics changed${sharedBuffers === 0 ? ', as after eval()' : ''}`,
       ...buckets,
     ]
@@ -120,7 +123,7 @@ export class RingCompiling implements JointCompiling<Parameter> {
     }
     throw new PeerError(
       'peer.mismatch',
-      `compile: ranks disagree about the step: ${difference.text}. Compile the same function on all ranks, in the same order.`,
+      `compile: ranks disagree about the step: ${difference.text}. Compile the same function on all ranks, in the same order, with the same hooks.`,
     )
   }
 

@@ -53,6 +53,7 @@ const layout = {
 const others = [
   '1 mid-step collectives',
   'gradient weights by counted samples',
+  'no communication hook',
   '2 running statistics changed',
   '8 w',
 ]

@@ -154,6 +154,20 @@ test.each<[string, Options, RegExp]>([
   end()
 })
 
+test('a communication hook on one rank alone is refused before the first step', async () => {
+  let registered = 0
+  const { ranks, end } = await ranksOf(2, {
+    optimizer: (all) => new SGD(all),
+    prepare: (ddp) => {
+      if (registered++ === 0) ddp.registerCommHook(null, allreduceHook)
+    },
+  })
+  const said =
+    /disagree about the step: a communication hook on rank 0, no communication hook on rank 1\./
+  for (const { program } of ranks) await expect(program).rejects.toThrow(said)
+  end()
+})
+
 test.each<[string, Options['optimizer'], RegExp]>([
   [
     'another optimizer',
