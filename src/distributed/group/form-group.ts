@@ -97,7 +97,7 @@ export async function formGroup(
       ? { store: options.store, rank: undefined, worldSize: undefined }
       : isAmongSpawned
         ? { ...spawned, store: await spawned.openStore() }
-        : await openRendezvous(initMethod, maker)
+        : await openRendezvous(initMethod, maker, options)
     if (!options.store) opened = rendezvous.store
     const rank = options.rank ?? rendezvous.rank
     const worldSize = options.worldSize ?? rendezvous.worldSize

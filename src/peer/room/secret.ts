@@ -54,13 +54,16 @@ export function formatFragment(link: RoomLink): string {
   return room === undefined ? `#key=${key}` : `#room=${room}&key=${key}`
 }
 
+/** Returns whether a text is a secret: 32 bytes as base64url. */
+export const isKey = (text: string): boolean => /^[\w-]{43}$/.test(text)
+
 /** Reads a URL fragment, with or without its `#`, `#key=` with or without `room=`; null when it has neither. errors: `config.invalid` as PeerError when it is cut or garbled. */
 export function parseFragment(fragment: string): RoomLink | null {
   const fields = new URLSearchParams(fragment.replace(/^#/, ''))
   const room = fields.get('room')
   const key = fields.get('key')
   if (room === null && key === null) return null
-  if ((room !== null && !/^[0-9a-f]{32}$/.test(room)) || !key || !/^[\w-]{43}$/.test(key)) {
+  if ((room !== null && !/^[0-9a-f]{32}$/.test(room)) || !key || !isKey(key)) {
     throw new PeerError(
       'config.invalid',
       'room link: it must hold #key= with 43 characters, and room= with 32 hex digits if it has one. Copy the whole link again.',

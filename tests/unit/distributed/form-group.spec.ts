@@ -145,6 +145,37 @@ describe('the default group', () => {
   })
 
   it.each([
+    ['MASTER_ADDR', ['', 'a b', 'http://x', '127.0.0.1:80', 'x/y'], 'without a scheme and a port'],
+    ['MASTER_PORT', ['', '0', '99999', 'abc', '1e3'], 'from 1 to 65535'],
+    ['MASTER_URL', ['', 'foo', 'ftp://x'], 'wss://host/signal'],
+    ['RANK', ['', '-1', '2', 'x'], 'whole number'],
+    ['WORLD_SIZE', ['', '0', '1.5'], 'whole number, at least 1'],
+    ['RELAY', ['', 'always'], 'off or fallback'],
+  ])(
+    'a wrong %s is named with its value before anything is opened',
+    async (name, values, allowed) => {
+      const right = {
+        ...{ RANK: '0', WORLD_SIZE: '2', MASTER_ADDR: '::1', MASTER_PORT: '2' },
+        ...{ ROOM_KEY: 'k'.repeat(43) },
+      }
+      for (const [name, value] of Object.entries(right)) vi.stubEnv(name, value)
+      const opened = vi.fn()
+      vi.stubGlobal('WebSocket', opened)
+      for (const value of values) {
+        vi.stubEnv(name, value)
+        await expect(initProcessGroup(), value).rejects.toMatchObject({
+          code: 'config.invalid',
+          message: expect.stringMatching(`expected .*${allowed}.* in ${name}, got "${value}"`),
+        })
+      }
+      vi.stubEnv(name, (right as Record<string, string>)[name])
+      vi.stubEnv('ROOM_KEY', 'secret')
+      await expect(initProcessGroup()).rejects.toThrow(/43 letters.* in ROOM_KEY, got 6 characters/)
+      expect(opened).not.toHaveBeenCalled()
+    },
+  )
+
+  it.each([
     ['http://here:1', 'ws://there:2'],
     ['https://here:1', 'wss://there:2'],
   ])('from a page of %s env:// is %s', async (origin, wanted) => {
