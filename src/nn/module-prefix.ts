@@ -2,6 +2,7 @@ import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
 import { isPlain, isRecord } from '../util/kind-of.ts'
 import { checkRecord } from '../util/options.ts'
+import { type Shape, sameShape } from '../util/shape.ts'
 
 /** What wrapping a model puts before its keys: the property in which `DistributedDataParallel` and PyTorch's wrappers hold it. */
 const prefix = 'module.'
@@ -62,26 +63,44 @@ export function fitModulePrefix<T>(
   return Object.fromEntries(Object.entries(stateDict).map(([key, value]) => [fitting(key), value]))
 }
 
-/** What to do with a state without any key of a model, `own`. */
-export function remedyOfKeys(state: object, own: ReadonlySet<string>): string {
+/** What to do with a state without any key of a model, whose tensors `own` has by key. */
+export function remedyOfKeys(
+  state: object,
+  own: ReadonlyMap<string, { readonly stateShape: Shape }>,
+): string {
   const isTensor = (value: unknown) => isRecord(value) && 'data' in value
   const holds = ([, value]: [string, unknown]) =>
     isPlain(value) && !isTensor(value) && Object.values(value).some(isTensor)
   const [below] = Object.entries(state).find(holds) ?? []
   if (below !== undefined) return `Its tensors lie below ${clipped(below)}: pass that part of it`
-  const outer = outerPrefix(state, own)
+  const isLike = (key: string, value: unknown) =>
+    isRecord(value) && isSaved(value['shape'], own.get(key)!.stateShape)
+  const outer = outerPrefix(state, own.keys(), isLike)
   return outer
     ? `There this model's keys begin with "${clipped(outer)}": pass those, without it`
     : 'Load a file saved for this model'
 }
 
-/** What a state has before every key of a model, and '' without such a prefix. Wrappers do not count. */
-function outerPrefix(state: object, own: ReadonlySet<string>): string {
-  const [first = '', ...rest] = [...own].map(withoutWrappers)
-  const keys = new Set(Object.keys(state).map(withoutWrappers))
-  const ends = [...keys].filter((key) => key.endsWith(`.${first}`))
+/** Returns whether a saved tensor of that shape fits one of the model: of a single number PyTorch saves either form. */
+export const isSaved = (saved: unknown, own: Shape): boolean =>
+  Array.isArray(saved) && (sameShape(saved, own) || (own.length === 0 && sameShape(saved, [1])))
+
+/** What a state has before every key of a model, and '' without such a prefix. Wrappers do not count. `isLike`: whether a value is one of that key. */
+function outerPrefix(
+  state: object,
+  own: Iterable<string>,
+  isLike: (key: string, value: unknown) => boolean = () => true,
+): string {
+  const all = [...own]
+  const [first = ''] = all.map(withoutWrappers)
+  const saved = new Map(Object.entries(state).map(([key, value]) => [withoutWrappers(key), value]))
+  const ends = [...saved.keys()].filter((key) => key.endsWith(`.${first}`))
   const prefixes = ends.map((key) => key.slice(0, key.length - first.length))
-  return prefixes.find((prefix) => rest.every((key) => keys.has(prefix + key))) ?? ''
+  const holds = (prefix: string) => (key: string) => {
+    const inner = prefix + withoutWrappers(key)
+    return saved.has(inner) && isLike(key, saved.get(inner))
+  }
+  return prefixes.find((prefix) => all.every(holds(prefix))) ?? ''
 }
 
 const withoutWrappers = (key: string): string =>

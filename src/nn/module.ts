@@ -17,7 +17,7 @@ import {
   checkOptions,
   requireFlag,
 } from '../util/options.ts'
-import { formatShape, type Shape, sameShape } from '../util/shape.ts'
+import { formatShape, type Shape } from '../util/shape.ts'
 import {
   type BackwardHook,
   type ForwardHook,
@@ -25,7 +25,7 @@ import {
   ModuleHooks,
 } from './module-hooks.ts'
 import { checkName, itemsWithin, keyOf, outerName } from './module-names.ts'
-import { fitModulePrefix, remedyOfKeys } from './module-prefix.ts'
+import { fitModulePrefix, isSaved, remedyOfKeys } from './module-prefix.ts'
 import { type LoadableState, requireTensors, stateValues } from './state-values.ts'
 
 /** Parameters and buffers on the host, by key, as a checkpoint holds them. Keys of a shared tensor refer to the same array. */
@@ -337,7 +337,7 @@ export abstract class Module {
     if (strict && (missingKeys.length || unexpectedKeys.length)) {
       const remedy = covered.size
         ? 'Load a file saved for this model, or pass strict: false'
-        : remedyOfKeys(given, keys)
+        : remedyOfKeys(given, new Map(own))
       throw new ShapeError(
         'shape.mismatch',
         `loadStateDict: the keys do not match this model, missing [${clipped(missingKeys.join(', '))}] and unknown [${clipped(unexpectedKeys.join(', '))}]. ${remedy}.`,
@@ -346,8 +346,7 @@ export abstract class Module {
     const found = own.filter(isThere)
     for (const [key, tensor] of found) {
       const { shape } = state[key]
-      const isNumber = tensor.stateShape.length === 0 && sameShape(shape, [1])
-      if (isNumber || sameShape(shape, tensor.stateShape)) continue
+      if (isSaved(shape, tensor.stateShape)) continue
       throw new ShapeError(
         'shape.mismatch',
         `loadStateDict: "${clipped(key)}" must be ${formatShape(tensor.stateShape)}, got ${formatShape(shape)}. Load a file saved for this model.`,

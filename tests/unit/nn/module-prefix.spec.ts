@@ -123,6 +123,11 @@ test('a state without a key of the model says where its keys are when some are t
     'There this model\'s keys begin with "encoder.": pass those, without it.',
   )
   expect(refusal(more)).toBe('Load a file saved for this model.')
+  // Layers of other shapes have the same names.
+  const wide = { '0.weight': numbers(1), '0.bias': numbers(1), '1.weight': numbers(1) }
+  const first = renamed({ ...own, ...wide }, (key) => `teacher.${key}`)
+  expect(refusal({ ...first, ...renamed(own, (key) => `student.${key}`) })).toMatch(/"student\."/)
+  expect(refusal(first)).toBe('Load a file saved for this model.')
   expect(refusal({ ...own, ...more })).toMatch('or pass strict: false.')
 })
 
