@@ -59,6 +59,27 @@ test('a learning rate that differs ends the step on all ranks before an update; 
   expect(await sameOnAll(ranks)).not.toEqual(before[0])
 })
 
+test('weights loaded on one rank alone end the step on all; put back on it they are read and are no fault', async () => {
+  const ranks = await classifiers(3, await testRuntime())
+  await train(ranks, 2)
+  const [{ optimizer }] = ranks
+  const [parameter] = optimizer.paramGroups[0].params
+  const kept = await parameter.read()
+  parameter.assign(kept.map((one) => one + 1))
+  const runs = ranks.map(({ program }) => program.run(samplesOf(0)))
+  for (const outcome of await Promise.allSettled(runs))
+    expect(outcome).toMatchObject({
+      reason: {
+        message: expect.stringMatching(
+          /disagree about weights .* contents of ".*" .* on rank 0, .* on ranks 1 and 2\./,
+        ),
+      },
+    })
+  parameter.assign(kept)
+  await train(ranks, 2)
+  await sameOnAll(ranks)
+})
+
 test('statistics of a processGroup: two pairs of 4 ranks are one rank that normalizes two halves', async () => {
   expect(await distanceOfPairs(await testRuntime())).toBeLessThan(1e-5)
 })
