@@ -513,6 +513,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/ui/state',
   ],
   'src/ui/run': [
+    'src/util/load-part.ts',
     'src/trainer/settings/demo-meta.ts',
     'src/trainer/settings/experiments.ts',
     'src/trainer/watch/run-events.ts',

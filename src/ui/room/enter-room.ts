@@ -4,6 +4,7 @@ import { formatFragment, newRoomLink, type RoomLink } from '../../peer/room/secr
 import { givenData } from '../../trainer/settings/config.ts'
 import { toHex } from '../../util/env.ts'
 import { endFactsOf, messageOf, toError } from '../../util/errors.ts'
+import { loadPart } from '../../util/load-part.ts'
 import { exportTrace, isTracing } from '../../util/spans.ts'
 import type { StartWorker } from '../../worker/page/client.ts'
 import { bytesSentIn, RoomMember, type RoomMemberOptions } from '../../worker/page/member.ts'
@@ -34,8 +35,9 @@ import { keepName } from './kept-name.ts'
 import { keepRoomKey, readRoomKey } from './kept-room-key.ts'
 import { tokenFor } from './kept-token.ts'
 import { watchTests } from './long-tests.ts'
-import { MoreRanks, speedOfTab } from './more-ranks.ts'
+import type { MoreRanks } from './more-ranks.ts'
 import { stopRun } from './stop-run.ts'
+import { speedOfTab } from './tab-speed.ts'
 
 /** From a change of the settings until it is sent to the others; a person may still be typing. units: ms. */
 const proposeAfterMs = 150
@@ -58,13 +60,14 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     measures: { speed: speedOfTab() },
     ...(ranks > 1 && { tab: toHex(crypto.getRandomValues(new Uint8Array(4))) }),
   }
-  const more = new MoreRanks(ranks - 1, name, common, refused)
+  /** The tab's ranks besides the first, where it has more. */
+  let more: MoreRanks | undefined
   const takeRunEvent = askOnceItLasts((event, atMs) => {
     dispatch({ type: 'event', event, atMs })
     if (event.event === 'resumed' && isMaker(store.snapshot)) showInAddress()
   })
   const outside = (error: Error) => {
-    more.close()
+    more?.close()
     dispatch({ type: 'outside', trouble: troubleOf(error) })
   }
   const take = (event: MemberEvent): void => {
@@ -149,7 +152,13 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       dispatch({ type: 'deviceOpened', adapter })
       await member.join(adapter)
       // With all its ranks: a run that began earlier would leave some out.
-      await more.enter()
+      if (ranks > 1) {
+        const part = await loadPart('the ranks of this tab', () => import('./more-ranks.ts'))
+        const { stage, name } = store.snapshot
+        if (stage === 'outside') return
+        more = new part.MoreRanks(ranks - 1, name, common, refused)
+        await more.enter()
+      }
       dispatch({ type: 'entered', hasRelay: member.hasRelay })
       propose()
     } catch (thrown) {
@@ -164,7 +173,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
   document.addEventListener('visibilitychange', () => {
     const { hidden } = document
     member.update({ hidden })
-    more.update({ hidden })
+    more?.update({ hidden })
   })
 
   /** The page in another room, once its first rank is there; what was chosen on the way is proposed after it. */
@@ -176,7 +185,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       const { origin, pathname, search } = location
       history.replaceState(null, '', `${pathname}${search}${fragment}`)
       dispatch({ type: 'moved', invite: `${origin}${pathname}${fragment}` })
-      await more.move(to)
+      await more?.move(to)
       proposed = ''
     } finally {
       dispatch({ type: 'moving', isMoving: false })
@@ -208,7 +217,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       keepName(chosen)
       dispatch({ type: 'named', name: chosen })
       member.update({ name: chosen })
-      more.rename(chosen)
+      more?.rename(chosen)
     },
     start: () => startWithout([]),
     startWithout,
@@ -238,7 +247,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       forgetKept()
       dispatch({ type: 'reset' })
       member.forget()
-      more.forget()
+      more?.forget()
       showInAddress()
       propose()
     },
@@ -257,7 +266,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       member.oneStep()
     },
     async query(name, input, rank = member.rank ?? 0) {
-      const asked = rank === member.rank ? member : more.at(rank)
+      const asked = rank === member.rank ? member : more?.at(rank)
       if (asked) return asked.compute.query(name, input)
       throw new Error(`Rank ${rank} of this tab has left the room. Choose another rank.`)
     },

@@ -1,7 +1,6 @@
 import { maxNameChars, plainName } from '../../peer/room/names.ts'
 import type { RoomLink } from '../../peer/room/secret.ts'
 import { messageOf } from '../../util/errors.ts'
-import type { ComputeApi } from '../../worker/api.ts'
 import { type MemberChange, RoomMember, type RoomMemberOptions } from '../../worker/page/member.ts'
 
 /**
@@ -110,20 +109,4 @@ export class MoreRanks {
 export function nameOf(name: string, number: number): string {
   const end = ` · ${number}`
   return plainName(name.slice(0, maxNameChars - end.length)) + end
-}
-
-/**
- * Returns what measures the device of this tab: at one time once for all its ranks, and while no other tab of this browser does, as they may
- * share it.
- */
-export function speedOfTab(): (own: ComputeApi) => Promise<number | null> {
-  let underWay: Promise<number | null> | undefined
-  return (own) => {
-    underWay ??= navigator.locks
-      .request('tabring-speed', () => own.speed())
-      .finally(() => {
-        underWay = undefined
-      })
-    return underWay
-  }
 }

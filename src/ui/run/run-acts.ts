@@ -1,22 +1,16 @@
+import { loadPart } from '../../util/load-part.ts'
 import { saveText } from '../parts/save-file.ts'
+import { recall } from '../parts/tab-memory.ts'
 import type { Acts } from '../state/acts.ts'
-import { keptRun } from '../state/kept-runs.ts'
+import { keptRun, runsKey } from '../state/kept-runs.ts'
+import type { Snapshot } from '../state/snapshot.ts'
 import type { Store } from '../state/store.ts'
-import { recallRuns, rememberRuns } from './run-memory.ts'
 
 /** What people do with the runs of this tab; each change is remembered over a reload. */
 export function runActs(
   store: Store,
 ): Pick<Acts, 'exportCsv' | 'saveTimeline' | 'saveLog' | 'showRun' | 'nameRun' | 'deleteRun'> {
-  const { experiments } = store.snapshot
-  store.dispatch({ type: 'runsLoaded', runs: recallRuns(experiments) })
-  let remembered = store.snapshot.runs
-  store.onChange(({ runs }) => {
-    if (runs === remembered) return
-    const before = remembered
-    remembered = runs
-    rememberRuns(runs, before)
-  })
+  keepRuns(store).catch(() => undefined)
   return {
     exportCsv(csvOf) {
       const { runs, run } = store.snapshot
@@ -53,3 +47,32 @@ export function runActs(
     deleteRun: (id) => store.dispatch({ type: 'runDeleted', id }),
   }
 }
+
+/** Brings back what the tab remembers, and remembers what changes. What does it is loaded where there are runs, and else with the first one. */
+async function keepRuns(store: Store): Promise<void> {
+  const hasRuns = recall(runsKey) !== ''
+  if (!hasRuns) await firstRun(store)
+  const { recallRuns, rememberRuns } = await loadPart(
+    'the runs of this tab',
+    () => import('./run-memory.ts'),
+  )
+  if (hasRuns) store.dispatch({ type: 'runsLoaded', runs: recallRuns(store.snapshot.experiments) })
+  let remembered: Snapshot['runs'] = hasRuns ? store.snapshot.runs : []
+  const keep = ({ runs }: Snapshot) => {
+    if (runs === remembered) return
+    const before = remembered
+    remembered = runs
+    rememberRuns(runs, before)
+  }
+  keep(store.snapshot)
+  store.onChange(keep)
+}
+
+const firstRun = (store: Store): Promise<void> =>
+  new Promise((resolve) => {
+    const stop = store.onChange(({ run }) => {
+      if (!run) return
+      stop()
+      resolve()
+    })
+  })

@@ -1,7 +1,7 @@
 import * as v from 'valibot'
 import type { Experiments } from '../../trainer/settings/experiments.ts'
 import { recall, remember } from '../parts/tab-memory.ts'
-import { type KeptRun, maxRuns } from '../state/kept-runs.ts'
+import { type KeptRun, maxRuns, runsKey } from '../state/kept-runs.ts'
 
 /**
  * The runs that a tab remembers over a reload: one text a run, and a list of their ids.
@@ -9,7 +9,6 @@ import { type KeptRun, maxRuns } from '../state/kept-runs.ts'
  * What cannot be read is passed over, and what does not fit gives way, the oldest first.
  */
 
-const listKey = 'tabring-runs'
 const keyOf = (id: string) => `tabring-run-${id}`
 
 /** JSON has no NaN: a loss that was none is null. */
@@ -80,11 +79,11 @@ export function rememberRuns(
       kept = kept.slice(1)
     }
   }
-  memory.remember(listKey, JSON.stringify(kept.map(({ id }) => id)))
+  memory.remember(runsKey, JSON.stringify(kept.map(({ id }) => id)))
 }
 
 function idsOf(memory: TextMemory): string[] {
-  const ids = parsed(memory.recall(listKey))
+  const ids = parsed(memory.recall(runsKey))
   return Array.isArray(ids)
     ? ids.filter((id): id is string => typeof id === 'string').slice(-maxRuns)
     : []

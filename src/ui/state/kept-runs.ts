@@ -51,6 +51,9 @@ export interface KeptRun {
   readonly slot: number
 }
 
+/** Under which the tab remembers their ids. */
+export const runsKey = 'tabring-runs'
+
 /** Max number of runs that are kept; the oldest give way. */
 export const maxRuns = 30
 /** Max number of lines that are drawn at once, unless a person asks for more. */
