@@ -1,5 +1,14 @@
 import { clipped, clippedName } from '../util/clipped.ts'
-import { isDetached, isIterable, isOf, isPlain, isRecord, isText, quoted } from '../util/kind-of.ts'
+import {
+  isDetached,
+  isIterable,
+  isOf,
+  isPlain,
+  isRecord,
+  isText,
+  quoted,
+  withArticle,
+} from '../util/kind-of.ts'
 import { checkArgument, checkList, checkText } from '../util/options.ts'
 import { asBytes, type OpenFile } from './byte-source.ts'
 import { elementArrays, type SafetensorsDtype } from './elements.ts'
@@ -91,7 +100,7 @@ export function writeSafetensors(
       throw malformed(
         `writeSafetensors: "${clipped(name)}"`,
         `${elementsOf(shape)} elements of ${dtype} for [${shape}]`,
-        `${data.length} in a ${data.constructor.name}`,
+        `${data.length} in ${withArticle(data.constructor.name)}`,
       )
     const end = offset + data.byteLength
     fields.push(

@@ -1,6 +1,6 @@
 import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { isDetached, isLiteral, isOf, kindOf, quoted } from '../util/kind-of.ts'
+import { isDetached, isOf, isPlain, kindOf, quoted, withArticle } from '../util/kind-of.ts'
 import { checkArgument } from '../util/options.ts'
 import type { SafetensorsDtype } from './elements.ts'
 import { readSafetensors, type SafeTensor, writeSafetensors } from './safetensors.ts'
@@ -102,8 +102,8 @@ export function save(state: SavedState, ...rest: []): Uint8Array<ArrayBuffer> {
     }
     if (isTensor(value)) return { $tensor: add(path, value.shape, value.data) }
     if (Array.isArray(value)) return value.map((item, i) => encode(item, [...path, String(i)]))
-    if (!isLiteral(value)) {
-      const own = `a ${value.constructor?.name ?? 'class instance'}`
+    if (!isPlain(value)) {
+      const own = withArticle(value.constructor?.name ?? 'class instance')
       throw refuse(path, 'a plain object', isDetached(value) ? kindOf(value) : own)
     }
     const entries = Object.entries(value).filter(([, item]) => item !== undefined)

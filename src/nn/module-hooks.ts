@@ -3,7 +3,7 @@ import { type HookHandle, hookGradients } from '../graph/trace/gradient-hooks.ts
 import { aliasOf, Tensor } from '../graph/trace/tensor.ts'
 import { activeTrace, type Trace } from '../graph/trace/trace.ts'
 import { TabringError } from '../util/errors.ts'
-import { isLiteral } from '../util/kind-of.ts'
+import { isPlain } from '../util/kind-of.ts'
 import { checkArgument } from '../util/options.ts'
 import type { Module } from './module.ts'
 import { keepCleared } from './packed-sequence.ts'
@@ -136,7 +136,7 @@ class Boundary {
   }
 
   leave(output: unknown): unknown {
-    const isRecord = isLiteral(output)
+    const isRecord = isPlain(output)
     const names = isRecord ? Object.keys(output) : []
     const list = isRecord ? Object.values(output) : Array.isArray(output) ? output : [output]
     const outputs = new Crossing(list)
@@ -203,7 +203,7 @@ class Crossing {
 
   #pass(trace: Trace, value: unknown, depth: number): unknown {
     if (value instanceof Tensor) return this.#passTensor(trace, value)
-    const items = Array.isArray(value) ? value : isLiteral(value) ? Object.values(value) : []
+    const items = Array.isArray(value) ? value : isPlain(value) ? Object.values(value) : []
     if (items.length === 0 || depth === deepestNesting) return value
     const before = this.aliases.length
     const passed = items.map((item) => this.#pass(trace, item, depth + 1))

@@ -1,6 +1,6 @@
 import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
-import { isLiteral, isOf } from '../util/kind-of.ts'
+import { isOf, isPlain } from '../util/kind-of.ts'
 import { checkText } from '../util/options.ts'
 
 /** A name in camelCase: it begins with a small letter and has neither underscores nor two capitals in a row. */
@@ -46,5 +46,5 @@ export function itemsWithin<T>(
 
 function itemsOf(value: unknown): unknown[] {
   if (Array.isArray(value) || isOf(value, Map, Set)) return [...value.values()]
-  return isLiteral(value) ? Object.values(value) : []
+  return isPlain(value) ? Object.values(value) : []
 }

@@ -25,21 +25,22 @@ export function kindOf(value: unknown): string {
       ? `${tensor} of ${kindOf(Reflect.get(value, 'data'))}`
       : tensor
   }
-  return isPlain(value)
-    ? `an object with ${clipped(Object.keys(value).join(', ')) || 'no fields'}`
-    : `a ${clipped(tagOf(value))}`
+  if (tagOf(value) !== 'Object') return withArticle(clipped(tagOf(value)))
+  const fields = clipped(Object.keys(value).join(', ')) || 'no fields'
+  // An object without a prototype has no constructor.
+  return `${withArticle(isPlain(value) ? 'object' : clipped(String(value.constructor?.name)))} with ${fields}`
 }
+
+/** A noun, or the name of a class, after "a" or "an". */
+export const withArticle = (noun: string): string =>
+  `${/^[aeiou]/i.test(noun) ? 'an' : 'a'} ${noun}`
 
 /** Returns whether it has values by name. */
 export const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Returns whether it is an object whose values are its own, by name: no list, date, map, promise or array of numbers. */
+/** Returns whether it is what a literal makes, in any realm, with values by name: no list, and an object of no class. */
 export const isPlain = (value: unknown): value is Record<string, unknown> =>
-  /^(Object|Module)$/.test(tagOf(value))
-
-/** Returns whether it is what a literal makes, in any realm: an object of no class. */
-export const isLiteral = (value: unknown): value is Record<string, unknown> =>
   isRecord(value) && !Object.getPrototypeOf(Object.getPrototypeOf(value) ?? value)
 
 /** The platform's name of what a value is, the same in every realm. */

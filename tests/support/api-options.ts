@@ -62,7 +62,8 @@ interface Taker {
 export interface OptionsOf {
   readonly name: string
   readonly options: readonly string[]
-  readonly pass: (option: string, value: unknown) => unknown
+  /** `base`: what the options are set on. */
+  readonly pass: (option: string, value: unknown, base?: object) => unknown
 }
 
 const last = 5
@@ -83,11 +84,11 @@ export async function errorOf(pass: () => unknown): Promise<unknown> {
 export async function optionsOf({ name, isTraced, args, call }: Taker): Promise<OptionsOf[]> {
   const all: OptionsOf[] = []
   for (let at = 0; at < last; at++) {
-    const pass = (option: string, given: unknown) => {
+    const pass = (option: string, given: unknown, base: object = {}) => {
       const run = () => {
         const right = args()
         while (right.length <= at) right.push(undefined)
-        right[at] = Object.assign({}, isOptions(right[at]) ? right[at] : {}, { [option]: given })
+        right[at] = Object.assign(base, isOptions(right[at]) ? right[at] : {}, { [option]: given })
         return call(right)
       }
       return isTraced ? withTrace(new Trace(), run) : run()

@@ -25,6 +25,8 @@ afterAll(() => {
   vi.unstubAllGlobals()
 })
 
+class OfClass {}
+
 const isText = (value: unknown): boolean => typeof value === 'string'
 
 test('every option of an export refuses values of other kinds with an error of the library', async () => {
@@ -33,6 +35,10 @@ test('every option of an export refuses values of other kinds with an error of t
   let count = 0
   for (const one of withOptions()) {
     for (const { name, options, pass } of await optionsOf(one)) {
+      const asClass = await errorOf(() => pass(options[0], undefined, new OfClass()))
+      complaints.push(
+        asClass ? complaint(name, asClass) : `${name} takes an object of a class for its options`,
+      )
       for (const option of options) {
         count++
         const full = `${name} ${option}`

@@ -1,4 +1,4 @@
-import { isLiteral, isOf } from '../../util/kind-of.ts'
+import { isOf, isPlain } from '../../util/kind-of.ts'
 /**
  * Returns `value` with every typed array on a buffer that holds nothing else, and those buffers, to be handed over to another thread.
  *
@@ -18,7 +18,7 @@ export function wholeBuffers(value: unknown): { value: unknown; buffers: ArrayBu
       return whole
     }
     if (Array.isArray(part)) return part.map(walk)
-    if (isLiteral(part))
+    if (isPlain(part))
       return Object.fromEntries(Object.entries(part).map(([key, inner]) => [key, walk(inner)]))
     return part
   }

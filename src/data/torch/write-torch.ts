@@ -1,6 +1,6 @@
 import { clipped, clippedName } from '../../util/clipped.ts'
 import { DataError } from '../../util/errors.ts'
-import { isDetached, isLiteral, isOf, isRecord, quoted } from '../../util/kind-of.ts'
+import { isDetached, isOf, isPlain, isRecord, quoted } from '../../util/kind-of.ts'
 import { elementArrays, type SafetensorsDtype } from '../elements.ts'
 import { writeZip } from '../zip.ts'
 import { maxDepth, type TorchValue } from './read-torch.ts'
@@ -96,7 +96,7 @@ class Pickle {
   }
 
   #dict(record: object, path: readonly string[]): void {
-    if (!isLiteral(record)) throw refuse(path, 'a plain object', quoted(record))
+    if (!isPlain(record)) throw refuse(path, 'a plain object', quoted(record))
     this.#op('}(')
     const entries = Object.entries(record).filter(([, item]) => item !== undefined)
     const isByNumber = entries.every(

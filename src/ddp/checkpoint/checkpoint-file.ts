@@ -4,8 +4,8 @@ import { getRngState, type RngState, setRngState } from '../../nn/init.ts'
 import { Module } from '../../nn/module.ts'
 import { clipped } from '../../util/clipped.ts'
 import { DataError } from '../../util/errors.ts'
-import { isRecord } from '../../util/kind-of.ts'
-import { checkArgument, checkFlag, checkOptions, checkRecord } from '../../util/options.ts'
+import { isPlain, isRecord } from '../../util/kind-of.ts'
+import { checkArgument, checkFlag, checkOptions } from '../../util/options.ts'
 import { ownOf } from '../../util/own-of.ts'
 import { preparedLoads } from '../../util/prepared-loads.ts'
 import { readConditions, takeConditions } from '../data-parallel/run-conditions.ts'
@@ -123,8 +123,7 @@ export const packCheckpoint = async (state: CheckpointState): Promise<Uint8Array
 
 /** errors: `config.invalid` for what is no object with parts by name, such as a bare model, which torch.save takes. */
 function checkParts(where: string, name: string, parts: object): void {
-  checkRecord(where, name, parts)
-  const isNamed = !('stateDict' in parts && typeof parts.stateDict === 'function')
+  const isNamed = isPlain(parts) && typeof parts['stateDict'] !== 'function'
   checkArgument(where, name, parts, isNamed, 'an object with parts by name, such as { model }')
 }
 

@@ -2,7 +2,7 @@ import type { Parameter } from '../../graph/trace/parameter.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { clipped } from '../../util/clipped.ts'
 import { DataError, TabringError } from '../../util/errors.ts'
-import { isOf, isRecord } from '../../util/kind-of.ts'
+import { isOf, isRecord, withArticle } from '../../util/kind-of.ts'
 import { checkArgument, isCount } from '../../util/options.ts'
 import { GradBucket } from './grad-bucket.ts'
 
@@ -169,6 +169,6 @@ export function checkHook(
   state?: HookState,
   State?: new () => HookState,
 ): void {
-  if (State) checkArgument(hook, 'state', state, state instanceof State, `a ${State.name}`)
+  if (State) checkArgument(hook, 'state', state, state instanceof State, withArticle(State.name))
   checkArgument(hook, 'bucket', bucket, bucket instanceof GradBucket, 'the GradBucket of a step')
 }

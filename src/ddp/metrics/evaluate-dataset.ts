@@ -253,7 +253,7 @@ function shareOf(count: number, batchSize: number, group: CollectiveGroup | unde
 function checkSums(sums: Record<string, Tensor>): void {
   const refuse = (what: string, got: string, remedy: string) =>
     new TabringError('graph.misuse', `evaluate: ${what}, got ${got}. ${remedy}`)
-  if (!isPlain(sums) || sums instanceof Tensor)
+  if (!isPlain(sums))
     throw refuse(
       'batchSums must return sums by name',
       kindOf(sums),

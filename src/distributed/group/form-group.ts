@@ -232,7 +232,7 @@ function check(where: string, options: InitProcessGroupOptions): void {
   checkOptions(where, options, {
     backend: 'text',
     initMethod: 'text',
-    store: 'object',
+    store: 'store',
     rank: true,
     worldSize: true,
     topology: true,

@@ -1,4 +1,5 @@
 import { TabringError } from '../../util/errors.ts'
+import { withArticle } from '../../util/kind-of.ts'
 import type { Moded } from '../trace/trace.ts'
 import {
   type GraphNode,
@@ -44,7 +45,7 @@ export function refuseReplaced(
     if (!changed) return
     throw new TabringError(
       'graph.misuse',
-      `run: the step was compiled with other parameters or layers of a ${changed[0].constructor.name} than it has now. Compile the step again, with an optimizer for the parameters that the model has now.`,
+      `run: the step was compiled with other parameters or layers of ${withArticle(changed[0].constructor.name)} than it has now. Compile the step again, with an optimizer for the parameters that the model has now.`,
     )
   }
 }

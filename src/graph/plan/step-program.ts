@@ -1,7 +1,7 @@
 import { StagedTensor } from '../../gpu/staging.ts'
 import { clipped } from '../../util/clipped.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
-import { isOf, isTexts, kindOf } from '../../util/kind-of.ts'
+import { isOf, isTexts, kindOf, withArticle } from '../../util/kind-of.ts'
 import { checkRecord } from '../../util/options.ts'
 import { ownOf } from '../../util/own-of.ts'
 import {
@@ -221,7 +221,7 @@ export function checkInputs(prepared: Pick<Prepared, 'inputs'>, inputs: RunInput
     if (!data || !isOne || data.length !== count) {
       throw new TabringError(
         'graph.misuse',
-        `run: input "${clipped(name)}" must be a ${array.name} of ${count} elements, got ${staged ? `${staged} of ${data.length}` : kindOf(data ?? given)}. ${remedyFor(given, array, type)}`,
+        `run: input "${clipped(name)}" must be ${withArticle(array.name)} of ${count} elements, got ${staged ? `${staged} of ${data.length}` : kindOf(data ?? given)}. ${remedyFor(given, array, type)}`,
       )
     }
     const { shape } = inputs[name] as { readonly shape?: Shape }

@@ -9,7 +9,7 @@ import {
   sameHardware,
 } from '../../util/device.ts'
 import { ArgumentTypeError, invariant, ShapeError, TabringError } from '../../util/errors.ts'
-import { countOf, kindOf } from '../../util/kind-of.ts'
+import { countOf, kindOf, withArticle } from '../../util/kind-of.ts'
 import {
   countElements,
   type DType,
@@ -38,7 +38,7 @@ function checkArray(where: string, dtype: DType, data: StoredData): void {
   const array = dtype === 'i32' ? 'Int32Array' : 'Float32Array'
   if (ArrayBuffer.isView(data) && data[Symbol.toStringTag] === array) return
   throw new ArgumentTypeError(
-    `${where}: data must be a ${array}, got ${kindOf(data)}. Write ${array}.of(…) or ${array}.from(…).`,
+    `${where}: data must be ${withArticle(array)}, got ${kindOf(data)}. Write ${array}.of(…) or ${array}.from(…).`,
   )
 }
 

@@ -1,7 +1,7 @@
 import { Tensor } from '../../graph/trace/tensor.ts'
 import { clipped } from '../../util/clipped.ts'
 import { ShapeError } from '../../util/errors.ts'
-import { inWords, isLiteral, isOf, kindOf, quoted } from '../../util/kind-of.ts'
+import { inWords, isOf, isPlain, kindOf, quoted } from '../../util/kind-of.ts'
 
 /** `value` with every tensor in it replaced; arrays, maps and plain objects are walked, everything else is kept as it is. */
 export function mapTensors(value: unknown, replace: (tensor: Tensor) => unknown): unknown {
@@ -9,7 +9,7 @@ export function mapTensors(value: unknown, replace: (tensor: Tensor) => unknown)
   const inside = (item: unknown) => mapTensors(item, replace)
   if (Array.isArray(value)) return value.map(inside)
   if (isOf(value, Map)) return new Map([...value].map(([key, item]) => [key, inside(item)]))
-  if (!isLiteral(value)) return value
+  if (!isPlain(value)) return value
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, inside(item)]))
 }
 
@@ -44,12 +44,12 @@ export function zipTensors(
     return keys.map((key) => [key, at(maps.map((map) => map.get(key)))] as const)
   }
   if (values.every((value) => isOf(value, Map))) return new Map(keyed(values))
-  if (values.every(isLiteral))
+  if (values.every(isPlain))
     return Object.fromEntries(keyed(values.map((value) => new Map(Object.entries(value)))))
   if (typeof first !== 'object' && typeof first !== 'function') {
     if (values.every((value) => Object.is(value, first))) return first
     throw refuse(`the replicas returned ${clipped(values.map(inWords).join(', '))} in one place`)
   }
   if (values.every((value) => value === null)) return null
-  throw refuse(`a replica returned ${kindOf(values.find((value) => !isLiteral(value)) ?? first)}`)
+  throw refuse(`a replica returned ${kindOf(values.find((value) => !isPlain(value)) ?? first)}`)
 }

@@ -7,6 +7,7 @@ import type { Module } from '../../nn/module.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
+import { withArticle } from '../../util/kind-of.ts'
 import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { holdPart } from '../mesh/hold-part.ts'
 import { type Cut, SplitParameter } from './split-parameter.ts'
@@ -108,7 +109,7 @@ function matrixOf({ path, module }: Layer) {
   if (module instanceof Conv1D) return { weight: module.weight, bias: module.bias, outputAxis: 1 }
   throw new TabringError(
     'graph.misuse',
-    `parallelizeModule: "${clipped(path)}" is a ${module.constructor.name}; only linear layers can be divided. Name the Linear layers in it.`,
+    `parallelizeModule: "${clipped(path)}" is ${withArticle(module.constructor.name)}; only linear layers can be divided. Name the Linear layers in it.`,
   )
 }
 

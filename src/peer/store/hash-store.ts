@@ -27,7 +27,7 @@ export class HashStore extends TimedStore implements Store {
     super()
     const { timeoutMs = defaultTimeoutMs, env = systemEnv } = checkOptions('HashStore', options, {
       timeoutMs: true,
-      env: 'object',
+      env: 'env',
     })
     this.table = new KeyTable(env)
     this.timeoutMs = timeoutMs

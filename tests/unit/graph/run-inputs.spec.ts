@@ -46,6 +46,18 @@ for (const [name, x, got, remedy] of wrong)
       })
   })
 
+test('a run asks for an Int32Array for integers', async () => {
+  const runtime = new ReferenceRuntime()
+  const step = await compile(
+    ({ i }) => ({ y: i.add(1) }),
+    { i: tensorType([2], 'i32') },
+    { runtime },
+  )
+  await expect(step.run({ i: [1, 2] } as never)).rejects.toThrow(
+    'must be an Int32Array of 2 elements',
+  )
+})
+
 test('a run names dropLast and padBatch when a batch has whole rows, but too few', async () => {
   const step = await compile(
     ({ x }) => ({ y: x.sum() }),
