@@ -1,11 +1,18 @@
 import { clipped } from '../util/clipped.ts'
 import { ArgumentTypeError, DataError, ShapeError } from '../util/errors.ts'
-import { isDetached, isRecord, kindOf, quoted } from '../util/kind-of.ts'
+import { isDetached, isRecord, kindOf, quoted, withArticle } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkNumber, checkOptions } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 import { countElements, formatShape } from '../util/shape.ts'
 import type { DatasetDescription, FileArray } from './descriptions.ts'
-import { type Dataset, dtypeOf, isNumberArray, type Sample, type SampleKey } from './samples.ts'
+import {
+  checkElements,
+  type Dataset,
+  dtypeOf,
+  isNumberArray,
+  type Sample,
+  type SampleKey,
+} from './samples.ts'
 
 /** errors: `config.invalid` unless `index` is a whole number from 0 to length - 1. */
 export function requireIndex(where: string, index: number, length: number): void {
@@ -19,7 +26,8 @@ export function requireIndex(where: string, index: number, length: number): void
 /** `describe` of a data set over others. errors: `config.invalid` where one of them cannot be described. */
 export function describeInner(where: string, dataset: Dataset<never>): DatasetDescription {
   const described = dataset.describe?.()
-  if (!described) throw notDescribed(where, `a ${dataset.constructor.name} without describe()`)
+  if (!described)
+    throw notDescribed(where, `${withArticle(dataset.constructor.name)} without describe()`)
   return described
 }
 
@@ -50,6 +58,7 @@ export class TensorDataset implements Dataset {
         isRecord(tensor) && Array.isArray(tensor.shape) && isNumberArray(tensor.data),
         'hostTensor(shape, array)',
       )
+      checkElements('TensorDataset', tensor, `tensors.${clipped(name)}.`)
     }
     const lengths = Object.entries(tensors).map(([name, { shape }]) => ({ name, rows: shape[0] }))
     const [first] = lengths

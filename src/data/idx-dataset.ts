@@ -8,7 +8,7 @@ import type { DatasetDescription, FileArray, HostTensor } from './descriptions.t
 import { readIdx } from './idx.ts'
 import type { PixelImage } from './image/pixels.ts'
 import { requireTransform, restoreTransform, type Transform, toTensor } from './image/transforms.ts'
-import { type Dataset, type SampleKey, streamAt } from './samples.ts'
+import { checkElements, type Dataset, type SampleKey, streamAt } from './samples.ts'
 
 /** `x` is the result of the transform, or the numbers of the row; `y` is the label. */
 export type IdxSample = { readonly x: HostTensor; readonly y: number }
@@ -103,6 +103,7 @@ function requireLabels(images: FileArray, labels: FileArray): void {
   for (const [name, array] of Object.entries({ images, labels })) {
     const isArray = isRecord(array) && Array.isArray(array.shape) && ArrayBuffer.isView(array.data)
     checkArgument('IdxDataset', name, array, isArray, 'what readIdx() or readNpy() gives')
+    checkElements('IdxDataset', array, `${name}.`)
   }
   if (images.shape.length === 0) throw refuse('images with a first dimension', 'a single number')
   const { shape, data } = labels

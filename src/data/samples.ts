@@ -9,7 +9,7 @@ import {
   type HostDType,
   type Shape,
 } from '../util/shape.ts'
-import type { DatasetDescription, HostNumbers, HostTensor } from './descriptions.ts'
+import type { DatasetDescription, FileArray, HostNumbers, HostTensor } from './descriptions.ts'
 
 /** Arrays of numbers that become one-dimensional tensors. */
 export type NumberArray =
@@ -96,12 +96,15 @@ export function hostTensor(shape: Shape, data: HostNumbers): HostTensor {
   return { shape, data }
 }
 
-/** errors: `shape.mismatch` unless a tensor has as many elements as its shape says, naming `where`; those of `checkShape`. */
-export function checkElements(where: string, { shape, data }: HostTensor): void {
-  checkShape(where, shape)
+/**
+ * errors: `shape.mismatch` unless a tensor has as many elements as its shape says, naming `where`, and after `path` its part; those of
+ * `checkShape`.
+ */
+export function checkElements(where: string, { shape, data }: FileArray, path = ''): void {
+  checkShape(where, shape, `${path}shape`)
   if (countElements(shape) === data.length) return
   throw new ShapeError(
     'shape.mismatch',
-    `${where}: data must have the ${countElements(shape)} elements of shape ${formatShape(shape)}, got ${countOf(data)}. Correct the shape.`,
+    `${where}: ${path}data must have the ${countElements(shape)} elements of shape ${formatShape(shape)}, got ${countOf(data)}. Correct the shape.`,
   )
 }

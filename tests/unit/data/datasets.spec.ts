@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { ConcatDataset, randomSplit, Subset, TensorDataset } from '../../../src/data/datasets.ts'
 import type { HostTensor } from '../../../src/data/descriptions.ts'
+import { IdxDataset } from '../../../src/data/idx-dataset.ts'
 import { DataLoader } from '../../../src/data/loader/data-loader.ts'
 import { restoreDataset } from '../../../src/data/loader/restore.ts'
 import { DistributedSampler } from '../../../src/data/sampler.ts'
@@ -31,6 +32,17 @@ describe('data sets', () => {
           y: { shape: [3], data: new Int32Array(3) },
         }),
     ).toThrow(/x: 2, y: 3/)
+  })
+
+  test.each([
+    [[4, 3], 'x.data must have the 12 elements of shape [4, 3], got 8.'],
+    [[4, -1], 'x.shape must be a list of whole numbers of at least 0, got [4,-1].'],
+    [[3.2, 2.5], 'x.shape must be a list of whole numbers of at least 0, got [3.2,2.5].'],
+  ])('TensorDataset and IdxDataset refuse a shape %j of 8 elements', (shape, text) => {
+    const x = { shape, data: new Float32Array(8) }
+    const labels = { shape: [shape[0]], data: new Uint8Array(4) }
+    expect(() => new TensorDataset({ x })).toThrow(`TensorDataset: tensors.${text}`)
+    expect(() => new IdxDataset(x, labels)).toThrow(`IdxDataset: ${text.replace('x.', 'images.')}`)
   })
 
   test('TensorDataset names hostTensor and read when it gets a tensor of the graph', () => {
