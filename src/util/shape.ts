@@ -29,7 +29,8 @@ export function tensorType(shape: Shape, dtype: DType = 'f32'): TensorType {
       `tensorType: dtype must be one of ${dtypes.join(', ')}, got ${quoted(dtype)}. Correct its name, or convert the data.`,
     )
   }
-  return { shape, dtype }
+  // What the caller does with the array later does not change the type, nor does what reads the type.
+  return { shape: Object.freeze([...shape]), dtype }
 }
 
 /** The most elements that an array of JavaScript can have. */

@@ -7,7 +7,7 @@ import type { PlacedDevice } from '../../util/device.ts'
 import { ArgumentTypeError, messageOf, ShapeError, TabringError } from '../../util/errors.ts'
 import { isPlain, isRecord, quoted } from '../../util/kind-of.ts'
 import { checkArgument, checkRecord } from '../../util/options.ts'
-import { formatShape, type HostDType, type TensorType } from '../../util/shape.ts'
+import { formatShape, type HostDType, type TensorType, tensorType } from '../../util/shape.ts'
 import { switchValue } from '../../util/switches.ts'
 import { rewrite, withoutRewrites } from '../rewrite/rewrite.ts'
 import type { GradientExchange } from '../trace/exchange.ts'
@@ -16,6 +16,7 @@ import { refusePromise } from '../trace/refuse-promise.ts'
 import type { StageTask } from '../trace/stage-marks.ts'
 import { nameTensors } from '../trace/stored-tensor.ts'
 import { Tensor, TracedTensor } from '../trace/tensor.ts'
+import { calledAs } from '../trace/tensor-arguments.ts'
 import { checkLimits } from './check-limits.ts'
 import { type JointStage, stagesOf } from './joint-stages.ts'
 import { type LoweredNode, type LoweringChoice, lowerNodes } from './lower.ts'
@@ -189,7 +190,7 @@ export function traceStep(
   const named = withTrace(trace, () => {
     const returned = callWith(fn, inputs, trace)
     refusePromise('compile', returned)
-    const isNamed = isPlain(returned) && !(returned instanceof Tensor)
+    const isNamed = isPlain(returned)
     checkArgument(
       'compile',
       'fn()',
@@ -285,10 +286,12 @@ export function traceStep(
  * errors: `graph.misuse`, naming an input that it has read though there is none, where undefined, or what every object has, is what ends it.
  */
 function callWith(fn: TracedFunction, types: InputTypes, trace: Trace): ReturnType<TracedFunction> {
+  const typeOf: typeof tensorType = (...type) =>
+    calledAs('compile', 'tensorType', () => tensorType(...type))
   const tensors = Object.fromEntries(
-    Object.entries(types).map(([name, type]) => [
+    Object.entries(types).map(([name, { shape, dtype }]) => [
       name,
-      new TracedTensor(new GraphValue(type, { kind: 'input', name })),
+      new TracedTensor(new GraphValue(typeOf(shape, dtype), { kind: 'input', name })),
     ]),
   )
   const all = clipped(Object.keys(types).join(', ')) || 'none'

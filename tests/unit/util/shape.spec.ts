@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { Parameter } from '../../../src/entries/nn.ts'
 import {
   broadcastShapes,
   countElements,
@@ -44,4 +45,12 @@ test.each(['float32', 'i64'])('a dtype %s is refused', (dtype) => {
   expect(() => tensorType([2], dtype as never)).toThrow(
     `tensorType: dtype must be one of f32, i32, u32, f16, got "${dtype}".`,
   )
+})
+
+test('a tensor type keeps its shape when the list that it was made of, or shows, is written', () => {
+  const given = [2, 3]
+  const parameter = new Parameter(given, new Float32Array(6))
+  given[0] = 7
+  expect(() => Object.assign(parameter.shape, { 0: 7 })).toThrow('read only')
+  expect(parameter.shape).toEqual([2, 3])
 })
