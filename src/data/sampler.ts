@@ -8,6 +8,7 @@ import {
   checkOptions,
   checkRecord,
 } from '../util/options.ts'
+import { refusePythonNames } from '../util/plain-callers.ts'
 import { permutation } from '../util/random.ts'
 
 /** Options of `DistributedSampler`, with the same meaning as in PyTorch. */
@@ -206,3 +207,5 @@ export class DistributedSampler implements Iterable<number> {
     return this.indices()[Symbol.iterator]()
   }
 }
+
+refusePythonNames(DistributedSampler)

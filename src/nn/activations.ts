@@ -1,6 +1,7 @@
 import * as functions from '../graph/functions/activations.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkChoice, checkNumber, checkOptions, isNoNan } from '../util/options.ts'
+import { countArguments } from '../util/plain-callers.ts'
 import { Module } from './module.ts'
 import { showSettings } from './show-settings.ts'
 
@@ -95,3 +96,6 @@ export class LogSoftmax extends Module {
     return functions.logSoftmax(x, this.#dim)
   }
 }
+
+for (const layer of [LeakyReLU, GELU, SiLU, Sigmoid, Tanh, Softplus, Softmax, LogSoftmax])
+  countArguments(layer)

@@ -17,6 +17,7 @@ import {
   isShare,
   type OptionNames,
 } from '../util/options.ts'
+import { countArguments } from '../util/plain-callers.ts'
 import { formatShape, sameShape } from '../util/shape.ts'
 import { checkSizes } from './check-sizes.ts'
 import { filled, uniform } from './init.ts'
@@ -245,3 +246,10 @@ export class RotaryEmbedding extends Module {
     return rotaryEmbedding(x, this.#table, { isInterleaved: this.#isInterleaved })
   }
 }
+
+countArguments(
+  MultiheadAttention,
+  { forward: 2 },
+  { forward: 'write forward(query, { key, value })' },
+)
+countArguments(RotaryEmbedding)

@@ -5,6 +5,7 @@ import { Parameter } from '../graph/trace/parameter.ts'
 import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
 import { checkEps, checkFlags, checkNumber, checkOptions, isShare } from '../util/options.ts'
+import { countArguments } from '../util/plain-callers.ts'
 import { formatShape } from '../util/shape.ts'
 import { checkSizes } from './check-sizes.ts'
 import { Module } from './module.ts'
@@ -130,3 +131,5 @@ export class BatchNorm2d extends BatchNorm {
     return [4]
   }
 }
+
+countArguments(BatchNorm)

@@ -1,5 +1,6 @@
 import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkOptions } from '../util/options.ts'
+import { byName, countArguments } from '../util/plain-callers.ts'
 import { checkSizes } from './check-sizes.ts'
 import { Embedding } from './embedding.ts'
 import { Linear } from './layers.ts'
@@ -48,10 +49,15 @@ export class CharRnn extends Module {
     const { output, ...last } = this.lstm.withState(this.embedding.forward(tokens), states)
     const [B, T, H] = output.shape
     const logits = this.head.forward(output.reshape([B * T, H]))
-    return { logits: logits.reshape([B, T, logits.shape[1]]), ...last }
+    return byName('CharRnn.withState', {
+      logits: logits.reshape([B, T, logits.shape[1]]),
+      ...last,
+    })
   }
 }
 
 /** Returns a new `CharRnn`. */
 export const charRnn = (vocabularySize: number, options: CharRnnOptions = {}): CharRnn =>
   new CharRnn(vocabularySize, options)
+
+countArguments(CharRnn)

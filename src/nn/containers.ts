@@ -3,6 +3,7 @@ import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
 import { isIterable, isRecord, isText, quoted } from '../util/kind-of.ts'
 import { checkList } from '../util/options.ts'
+import { countArguments } from '../util/plain-callers.ts'
 import { checkModule, Module, ModuleSequence } from './module.ts'
 import { checkName } from './module-names.ts'
 
@@ -115,3 +116,5 @@ export class ModuleDict<M extends Module = Module> extends Module {
     return () => this.#modules.get(found?.[0] ?? '') === child
   }
 }
+
+for (const list of [ModuleList, ModuleDict]) countArguments(list, { update: 1 })

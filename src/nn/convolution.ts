@@ -11,6 +11,7 @@ import type { Parameter } from '../graph/trace/parameter.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
 import { checkChoice, checkFlag, checkOptions, type OptionNames } from '../util/options.ts'
+import { countArguments } from '../util/plain-callers.ts'
 import { formatShape } from '../util/shape.ts'
 import { checkGroups, checkKernel, checkWindow } from './check-sizes.ts'
 import { fanInUniform } from './init.ts'
@@ -197,3 +198,5 @@ export class ConvTranspose2d extends Module {
     return convTranspose2d(x, this.weight, this.bias, this.#options)
   }
 }
+
+for (const layer of [Conv1d, Conv2d, ConvTranspose2d]) countArguments(layer)

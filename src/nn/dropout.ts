@@ -2,6 +2,7 @@ import { dropout } from '../graph/functions/dropout.ts'
 import { layerOfCall, nextRandomLayer } from '../graph/trace/random.ts'
 import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import { checkNumber, checkOptions, isShare } from '../util/options.ts'
+import { countArguments } from '../util/plain-callers.ts'
 import { Module } from './module.ts'
 import { showSettings } from './show-settings.ts'
 
@@ -29,3 +30,5 @@ export class Dropout extends Module {
     return dropout(x, this.#p, { samples, maskIndex: layerOfCall('Dropout', this.#layer) })
   }
 }
+
+countArguments(Dropout, { forward: 2 })

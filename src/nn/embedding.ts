@@ -2,6 +2,7 @@ import { embedding } from '../graph/functions/index-ops.ts'
 import { Parameter } from '../graph/trace/parameter.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkNumber, checkOptions } from '../util/options.ts'
+import { countArguments } from '../util/plain-callers.ts'
 import { checkSizes } from './check-sizes.ts'
 import { drawNormal } from './init.ts'
 import { Module } from './module.ts'
@@ -44,3 +45,5 @@ export class Embedding extends Module {
     return embedding(index, this.weight, this.#options)
   }
 }
+
+countArguments(Embedding)

@@ -7,6 +7,7 @@ import { layerOfCall, nextRandomLayer } from '../graph/trace/random.ts'
 import { mustBeTensor, product, type Tensor } from '../graph/trace/tensor.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { checkNumber, checkOptions, checkRecord, isCount, isShare } from '../util/options.ts'
+import { countArguments } from '../util/plain-callers.ts'
 import { formatShape, maxElements } from '../util/shape.ts'
 import { ModuleList } from './containers.ts'
 import { Dropout } from './dropout.ts'
@@ -304,3 +305,5 @@ export class Gpt extends Module {
 
 /** Returns a new GPT. */
 export const gpt = (config: GptConfig): Gpt => new Gpt(config)
+
+for (const layer of [Conv1D, Gpt]) countArguments(layer, { prepareLoad: 2 })

@@ -6,6 +6,7 @@ import { activeTrace } from '../graph/trace/trace.ts'
 import { clipped } from '../util/clipped.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { checkFlag, checkNumber, checkOptions } from '../util/options.ts'
+import { countArguments } from '../util/plain-callers.ts'
 import { formatShape } from '../util/shape.ts'
 import { checkSizes } from './check-sizes.ts'
 import { fanInUniform } from './init.ts'
@@ -72,3 +73,5 @@ export class Flatten extends Module {
     return flatten(x, ...this.#range)
   }
 }
+
+for (const layer of [Linear, ReLU, Flatten]) countArguments(layer)

@@ -3,6 +3,7 @@ import { ModuleBuffer } from '../graph/trace/module-buffer.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
 import type { ScalarSlot } from '../kernels/op.ts'
 import { checkArgument, type OptionNames } from '../util/options.ts'
+import { countArguments } from '../util/plain-callers.ts'
 import { Module } from './module.ts'
 import { showSettings } from './show-settings.ts'
 
@@ -151,3 +152,6 @@ export class CrossEntropyLoss extends Module {
     return losses.crossEntropy(input, target, { ...this.#options, weight: this.weight, count })
   }
 }
+
+for (const loss of [PlainLoss, BCEWithLogitsLoss, NLLLoss, CrossEntropyLoss])
+  countArguments(loss, { forward: 3 })

@@ -4,10 +4,11 @@ import { ModuleBuffer } from '../graph/trace/module-buffer.ts'
 import { Parameter } from '../graph/trace/parameter.ts'
 import { nameLater, type StoredData, type StoredTensor } from '../graph/trace/stored-tensor.ts'
 import { Tensor } from '../graph/trace/tensor.ts'
+import { targetDevice } from '../graph/trace/tensor-arguments.ts'
 import { activeTrace, isTracing } from '../graph/trace/trace.ts'
 import type { Holding } from '../graph/trace/value.ts'
 import { clipped } from '../util/clipped.ts'
-import { type DeviceSpec, placedDevice } from '../util/device.ts'
+import type { DeviceSpec } from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { isIterable, isOf, isSameList, quoted } from '../util/kind-of.ts'
 import {
@@ -17,6 +18,7 @@ import {
   checkOptions,
   requireFlag,
 } from '../util/options.ts'
+import { countArguments, refusePythonNames } from '../util/plain-callers.ts'
 import { formatShape, type Shape } from '../util/shape.ts'
 import {
   type BackwardHook,
@@ -253,7 +255,7 @@ export abstract class Module {
    */
   async to(device: DeviceSpec, options: { nonBlocking?: boolean } = {}): Promise<this> {
     const { nonBlocking = false } = checkOptions('to', options, { nonBlocking: 'flag' })
-    const target = placedDevice(device)
+    const target = targetDevice('to', device)
     const moves: Promise<unknown>[] = []
     for (const [, tensor] of this.#named()) {
       const move = tensor.moveToDevice(target)
@@ -509,6 +511,37 @@ Object.defineProperty(Module.prototype, 'forward', {
   },
 })
 
+countArguments(Module, {
+  // Classes without their own: the error says so, whatever they are given.
+  forward: Number.POSITIVE_INFINITY,
+  train: 1,
+  namedModules: 2,
+  requiresGrad_: 1,
+  namedParameters: 1,
+  namedBuffers: 1,
+  to: 2,
+  loadStateDict: 2,
+  prepareLoad: 2,
+  registerBuffer: 3,
+})
+const device = "await model.to('webgpu')"
+const precision = 'autocast(() => model.forward(x)) in the step: parameters are f32'
+refusePythonNames(
+  Module,
+  {
+    zero_grad: 'optimizer.zeroGrad()',
+    zeroGrad: 'optimizer.zeroGrad()',
+    named_children: 'model.children()',
+    add_module: 'this.name = module',
+    register_module: 'this.name = module',
+    register_parameter: 'this.name = new Parameter(shape, data)',
+    cuda: device,
+    half: precision,
+    bfloat16: precision,
+  },
+  true,
+)
+
 type Walked = [
   key: string,
   tensor: Parameter | ModuleBuffer,
@@ -602,6 +635,8 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
   }
 }
 
+countArguments(ModuleSequence, { pop: 1 })
+
 /** errors: a TypeError, naming `where`, for what is no module. */
 export const checkModule = (where: string, module: unknown, name = 'module'): void =>
   checkArgument(where, name, module, module instanceof Module, 'a Module')
@@ -618,3 +653,5 @@ export class Sequential extends ModuleSequence {
     return layers.reduce((tensor, module) => module.forward(tensor), x)
   }
 }
+
+countArguments(Sequential)

@@ -2,6 +2,7 @@ import { groupNorm, layerNorm, rmsNorm } from '../graph/functions/normalization.
 import type { Parameter } from '../graph/trace/parameter.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkEps, checkFlags, checkNumber, checkOptions, isCount } from '../util/options.ts'
+import { countArguments } from '../util/plain-callers.ts'
 import { checkCount, type Shape } from '../util/shape.ts'
 import { checkSizes } from './check-sizes.ts'
 import { filled } from './init.ts'
@@ -110,3 +111,5 @@ export class GroupNorm extends Module {
     return groupNorm(x, this.#groups, this.weight, this.bias, this.#eps)
   }
 }
+
+for (const layer of [LayerNorm, RMSNorm, GroupNorm]) countArguments(layer)

@@ -5,6 +5,7 @@ import { longestTable, table } from '../kernels/table/table.ts'
 import { ShapeError } from '../util/errors.ts'
 import { quoted } from '../util/kind-of.ts'
 import { checkList, checkOptions, checkRecord } from '../util/options.ts'
+import { byName } from '../util/plain-callers.ts'
 import { formatShape } from '../util/shape.ts'
 
 /** Number of steps of each sequence: numbers fixed when the program is compiled, or an i32 tensor [B] that each run passes. */
@@ -137,7 +138,7 @@ export function padPackedSequence(
         )
       : cut
   const output = batchFirst === isBatchFirst ? padded : padded.transpose(0, 1)
-  return { output, lengths }
+  return byName('padPackedSequence', { output, lengths })
 }
 
 /** 1 for steps before their sequence's length, else 0. shape: [T, B, 1] or [B, T, 1] */

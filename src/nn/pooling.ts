@@ -15,6 +15,7 @@ import {
 } from '../graph/functions/pooling.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkFlags, checkOptions } from '../util/options.ts'
+import { countArguments } from '../util/plain-callers.ts'
 import { checkKernel, checkWindow } from './check-sizes.ts'
 import { Module } from './module.ts'
 import { showSettings } from './show-settings.ts'
@@ -148,3 +149,13 @@ export class AdaptiveAvgPool1d extends Module {
     return adaptiveAvgPool1d(x, this.#outputSize)
   }
 }
+
+for (const layer of [
+  MaxPool2d,
+  MaxPool1d,
+  AvgPool2d,
+  AvgPool1d,
+  AdaptiveAvgPool2d,
+  AdaptiveAvgPool1d,
+])
+  countArguments(layer)

@@ -11,6 +11,7 @@ import {
   isShare,
   type OptionNames,
 } from '../util/options.ts'
+import { byName, countArguments } from '../util/plain-callers.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
 import { checkSizes } from './check-sizes.ts'
 import { Dropout } from './dropout.ts'
@@ -148,12 +149,13 @@ export abstract class RecurrentBase extends Module {
     x: Tensor | PackedSequence,
     states: FirstStates = {},
   ): LastStates & { output: Tensor | PackedSequence } {
-    checkOptions(`${this.constructor.name}.withState`, states, { h0: true, c0: true }, 'states')
-    if (x instanceof Tensor) return this.#run(x, this.batchFirst, undefined, states)
+    const where = `${this.constructor.name}.withState`
+    checkOptions(where, states, { h0: true, c0: true }, 'states')
+    if (x instanceof Tensor) return byName(where, this.#run(x, this.batchFirst, undefined, states))
     mustBeTensor(this.constructor.name, { x: isRecord(x) && 'data' in x ? x.data : x })
     const { data, lengths, batchFirst } = x
     const { output, ...last } = this.#run(data, batchFirst, lengths, states)
-    return { output: { data: markCleared(output), lengths, batchFirst }, ...last }
+    return byName(where, { output: { data: markCleared(output), lengths, batchFirst }, ...last })
   }
 
   /** Masks go by sample, so that any split over ranks draws the same ones: samples must come first while they are made. */
@@ -218,3 +220,9 @@ export abstract class RecurrentBase extends Module {
     return { output, hn: stack(hn), cn: cn.length > 0 ? stack(cn) : undefined }
   }
 }
+
+countArguments(
+  RecurrentBase,
+  { withState: 2 },
+  { forward: 'initial states go to withState(x, { h0, c0 })' },
+)

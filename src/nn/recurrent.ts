@@ -3,6 +3,7 @@ import { zeros } from '../graph/functions/shape.ts'
 import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import type { CellKind } from '../kernels/recurrent/cells.ts'
 import { checkChoice, checkFlag, checkOptions } from '../util/options.ts'
+import { byName, countArguments } from '../util/plain-callers.ts'
 import { checkSizes } from './check-sizes.ts'
 import { Module } from './module.ts'
 import {
@@ -126,6 +127,8 @@ export class LSTMCell extends CellBase {
 
   withState(x: Tensor, h?: Tensor, c?: Tensor): { hn: Tensor; cn: Tensor } {
     const { hn, cn } = this.step(x, h, c)
-    return { hn, cn: cn! }
+    return byName('LSTMCell.withState', { hn, cn: cn! })
   }
 }
+
+for (const cell of [CellBase, RNNCell, GRUCell, LSTMCell]) countArguments(cell)

@@ -1,5 +1,6 @@
 import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkArgument, checkList, checkNumber, checkOptions, isCount } from '../util/options.ts'
+import { countArguments } from '../util/plain-callers.ts'
 import { BatchNorm2d } from './batch-norm.ts'
 import { Conv2d } from './convolution.ts'
 import { kaimingNormal } from './init.ts'
@@ -171,3 +172,5 @@ export const resnet34 = (options: ResNetOptions = {}): ResNet =>
 /** 50 layers; 25.6 million parameters with 1000 classes. */
 export const resnet50 = (options: ResNetOptions = {}): ResNet =>
   new ResNet(Bottleneck, [3, 4, 6, 3], options)
+
+for (const layer of [BasicBlock, Bottleneck, ResNet]) countArguments(layer)

@@ -7,6 +7,7 @@ import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import { activeTrace, type Trace } from '../graph/trace/trace.ts'
 import { TabringError } from '../util/errors.ts'
 import { checkArgument, checkRecord } from '../util/options.ts'
+import { countArguments } from '../util/plain-callers.ts'
 import { BatchNorm, type BatchNormLayerOptions } from './batch-norm.ts'
 import { ModuleDict } from './containers.ts'
 import { checkModule, Module, ModuleSequence } from './module.ts'
@@ -156,3 +157,5 @@ function convertAll(
   }
   return module
 }
+
+countArguments(SyncBatchNorm)

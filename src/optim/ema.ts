@@ -9,6 +9,7 @@ import type { Op } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import { isRecord, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkOptions, isShare } from '../util/options.ts'
+import { countArguments } from '../util/plain-callers.ts'
 import { tensorType } from '../util/shape.ts'
 import {
   averagesByIndex,
@@ -310,3 +311,5 @@ export class ExponentialMovingAverage {
     )
   }
 }
+
+countArguments(ExponentialMovingAverage)

@@ -9,6 +9,7 @@ import { TabringError } from '../util/errors.ts'
 import { isWhole } from '../util/is-whole.ts'
 import { isRecord, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkOptions, isCount } from '../util/options.ts'
+import { countArguments, refusePythonNames } from '../util/plain-callers.ts'
 import { tensorType } from '../util/shape.ts'
 import { statsOf } from './clip.ts'
 import type { Optimizer } from './optimizer.ts'
@@ -351,3 +352,6 @@ export class GradScaler {
     return use
   }
 }
+
+countArguments(GradScaler)
+refusePythonNames(GradScaler, { unscale_: 'scaler.unscale(optimizer)' })

@@ -14,6 +14,7 @@ import { formatDevice } from '../util/device.ts'
 import { invariant, TabringError } from '../util/errors.ts'
 import { isRecord, isSameList } from '../util/kind-of.ts'
 import { checkRecord } from '../util/options.ts'
+import { countArguments, refusePythonNames } from '../util/plain-callers.ts'
 import { countElements, formatShape, sameShape, tensorType } from '../util/shape.ts'
 import { checkGroup, checkKinds, checkSettingNames, requireList } from './check-params.ts'
 import { Cohort } from './cohort.ts'
@@ -656,3 +657,6 @@ function refuseReplicated(
     `run: the step was compiled before replicate had ranks share ${title}. Compile the step again: it does not sum their gradients.`,
   )
 }
+
+countArguments(Optimizer)
+refusePythonNames(Optimizer, { param_groups: 'optimizer.paramGroups' })

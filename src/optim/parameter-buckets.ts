@@ -63,10 +63,12 @@ export function noGradient(
   { reached }: Trace,
 ): TabringError {
   const [first] = reached
-  const problem = !first
-    ? 'no parameter has a gradient. Call loss.backward() first, in the same function.'
-    : parameters.some((parameter) => reached.has(parameter))
-      ? 'no parameter has a gradient any more. Call zeroGrad() before loss.backward(), not after it.'
-      : `the loss depends on none of these ${parameters.length} parameters, but on others, as ${first.title}. Pass the parameters of the model that computes the loss.`
+  const problem = !parameters.length
+    ? 'parameters must be those of a model, got an empty list. Pass model.parameters().'
+    : !first
+      ? 'no parameter has a gradient. Call loss.backward() first, in the same function.'
+      : parameters.some((parameter) => reached.has(parameter))
+        ? 'no parameter has a gradient any more. Call zeroGrad() before loss.backward(), not after it.'
+        : `the loss depends on none of these ${parameters.length} parameters, but on others, as ${first.title}. Pass the parameters of the model that computes the loss.`
   return new TabringError('graph.misuse', `${what}: ${problem}`)
 }

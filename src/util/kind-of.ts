@@ -33,7 +33,7 @@ export function kindOf(value: unknown): string {
 
 /** A noun, or the name of a class, after "a" or "an". */
 export const withArticle = (noun: string): string =>
-  `${/^[aeiou]/i.test(noun) ? 'an' : 'a'} ${noun}`
+  `${/^(?!uint)[aeiou]/i.test(noun) ? 'an' : 'a'} ${noun}`
 
 /** Returns whether it has values by name. */
 export const isRecord = (value: unknown): value is Record<string, unknown> =>

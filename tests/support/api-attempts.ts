@@ -53,6 +53,8 @@ export function complaint(what: string, error: unknown): string | undefined {
   if (!(error instanceof TabringError)) return `${what}: ${error.stack ?? error}`
   if (error.message.length > maxChars)
     return `${what}: ${error.message.length} characters: ${error.message.slice(0, maxChars)}…`
+  if (/\[object |\ba [AEIO][a-z]|\ban Uint/.test(error.message))
+    return `${what}: a text that is no English: ${error.message}`
   return form.test(error.message) ? undefined : `${what}: a text without advice: ${error.message}`
 }
 

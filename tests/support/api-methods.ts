@@ -1,5 +1,6 @@
 import { Trace, withTrace } from '../../src/graph/trace/trace.ts'
 import { systemEnv } from '../../src/util/env.ts'
+import { ownOf } from '../../src/util/own-of.ts'
 import {
   type Callable,
   call,
@@ -11,6 +12,7 @@ import {
 } from './api-arguments.ts'
 import { hiddenMethods } from './class-members.ts'
 import * as api from './library.ts'
+import { argumentCount, argumentsOf } from './parameter-names.ts'
 
 /** What the spec of methods calls: every public method of the exported classes, on objects made with right arguments. */
 
@@ -20,6 +22,8 @@ export interface Method {
   readonly key: string
   readonly make: () => object
   readonly taken: number
+  /** How many arguments it takes, Infinity for any number. */
+  readonly max: number
   readonly args: () => unknown[]
   /** Whether it works only in a function that is traced. */
   readonly isTraced: boolean
@@ -127,6 +131,13 @@ export const prototypesOf = (value: Callable): object[] => {
 export const makerOf = (name: string, value: Callable): (() => object) =>
   makers[name] ?? (() => call(value, otherArguments(name)) as object)
 
+/** How many arguments methods take that are not in the class, of those that are no function too. */
+const addedMax = {
+  'Tensor.view': Number.POSITIVE_INFINITY,
+  'Tensor.registerHook': 1,
+  'Tensor.where': 2,
+}
+
 export const methodsWithArguments: readonly string[] = Object.keys(right)
 
 const calls = new Set(called.map(([name]) => name))
@@ -157,7 +168,11 @@ export function publicMethods(
         if (Object.hasOwn(without, full)) continue
         const args = right[full] ?? (() => [])
         const taken = Math.max(method.length, withTrace(new Trace(), args).length)
-        methods.push({ name: full, key, make, args, taken, isTraced: isTraced(owner, key) })
+        const max =
+          argumentsOf(prototype.constructor as Callable, key) ??
+          ownOf(addedMax, full) ??
+          (owner === 'Tensor' ? argumentCount(Reflect.get(api, key)) - 1 : method.length)
+        methods.push({ name: full, key, make, args, taken, max, isTraced: isTraced(owner, key) })
       }
     }
   }

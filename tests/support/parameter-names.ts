@@ -12,6 +12,7 @@ interface Syntax {
   readonly expression?: Syntax
   readonly params?: readonly Syntax[]
   readonly value?: Syntax
+  readonly key?: Syntax
   readonly body?: unknown
   readonly properties?: readonly Syntax[]
 }
@@ -49,6 +50,23 @@ function parametersIn(value: Callable): readonly Syntax[] {
   return parent === Function.prototype ? [] : parametersOf(parent)
 }
 
+/** How many arguments a method of a class takes, Infinity for any number; undefined for one that is set on the prototype later. */
+export function argumentsOf(owner: Callable, method: string): number | undefined {
+  const { body = [] } = (parse(Function.prototype.toString.call(owner))?.body ?? {}) as {
+    body?: readonly Syntax[]
+  }
+  const own = body.find(
+    ({ kind, key }) => kind === 'method' && key?.type === 'Identifier' && key.name === method,
+  )
+  return own && countOf(own.value?.params)
+}
+
+/** How many arguments a function takes, Infinity for any number. */
+export const argumentCount = (value: Callable): number => countOf(parametersOf(value))
+
+const countOf = (params: readonly Syntax[] = []): number =>
+  params.at(-1)?.type === 'RestElement' ? Number.POSITIVE_INFINITY : params.length
+
 /** The name of the argument at a place, from 0; undefined for one without. */
 export function parameterName(value: Callable, at: number): string | undefined {
   const parameters = parametersOf(value)
@@ -70,7 +88,6 @@ const otherNames: Readonly<Record<string, string>> = {
   'parallel.gather': 'device',
   'parallel.replicate': 'device',
   'parallel.scatter': 'device',
-  'Tensor.to': 'device',
   'Tensor.item': 'ModuleBuffer.item',
 }
 

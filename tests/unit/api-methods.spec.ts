@@ -9,6 +9,7 @@ import {
   methodsWithArguments,
   publicMethods,
 } from '../support/api-methods.ts'
+import { Linear, Module, ones, SGD, type Tensor } from '../support/library.ts'
 import { misnamed } from '../support/parameter-names.ts'
 
 // As api-arguments.spec.ts, for the methods of the exported classes.
@@ -65,4 +66,76 @@ test('the tables of methods name only methods', () => {
 
 test.each(methods)('$name answers wrong arguments with an error of the library', async (method) => {
   expect(await complaintsOf(method)).toEqual([])
+})
+
+/** Methods that count their arguments, and those in the classes of users, and what passes them on. */
+const counted =
+  /^(Tensor|StoredTensor|Parameter|ModuleBuffer|Module|ModuleSequence|Optimizer|LRScheduler|GradScaler|Schedule)\./
+
+const passing = [
+  'Module.forward',
+  'DistributedDataParallel.forward',
+  'Tensor.item',
+  'StoredTensor.item',
+]
+
+test.each(
+  methods
+    .filter(({ name, key }) => counted.test(name) || key === 'forward')
+    .filter(({ name }) => !passing.includes(name)),
+)(
+  '$name refuses an argument more than it takes, which JavaScript drops',
+  async ({ name, key, make, max, isTraced }) => {
+    const object = make() as Record<string, (...given: unknown[]) => unknown>
+    const errorAt = async (count: number) => {
+      const given = [...new Array<undefined>(count - 1), 'more']
+      const run = () => object[key](...given)
+      try {
+        await (isTraced ? withTrace(new Trace(), run) : run())
+        return ''
+      } catch (error) {
+        return String(error)
+      }
+    }
+    const surplus = /argument \d+ must be omitted/
+    if (!Number.isFinite(max)) return expect(await errorAt(9)).not.toMatch(surplus)
+    expect(await errorAt(max + 1)).toContain(`${name}: argument ${max + 1} must be omitted`)
+    if (max > 0) expect(await errorAt(max)).not.toMatch(surplus)
+  },
+)
+
+test.each(
+  methods.filter(({ name }) => counted.test(name) && !/^(StoredTensor|Schedule)\./.test(name)),
+)('$name in the spelling of PyTorch is answered with its name', ({ key, make }) => {
+  const other = key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+  if (other === key) return
+  expect(() => Reflect.get(make(), other)).toThrow(`${other} is a name of PyTorch. Write ${key}.`)
+})
+
+const tensor = () => withTrace(new Trace(), () => ones([2, 2]))
+const linear = () => new Linear(2, 2)
+const sgd = () => new SGD(linear().parameters(), { lr: 0.1 })
+
+test.each<[string, () => object, string, string]>([
+  ['size of a tensor', tensor, 'size', 'Tensor: size is a name of PyTorch. Write x.shape'],
+  ['numpy of a tensor', tensor, 'numpy', 'read (await step.run(batch)).x'],
+  ['requires_grad of a parameter', () => linear().weight, 'requires_grad', 'Write requiresGrad.'],
+  ['cuda of a model', linear, 'cuda', "Write await model.to('webgpu')."],
+  ['zero_grad of a model', linear, 'zero_grad', 'Write optimizer.zeroGrad().'],
+  ['param_groups', sgd, 'param_groups', 'Write optimizer.paramGroups.'],
+])('%s is a name of PyTorch', (_, make, name, text) => {
+  expect(() => Reflect.get(make(), name)).toThrow(text)
+})
+
+test('a parameter whose requires_grad is set says requiresGrad, and a module may have such names', () => {
+  expect(() => Object.assign(linear().weight, { requires_grad: false })).toThrow('requiresGrad')
+  class Half extends Module {
+    readonly half: number
+    constructor() {
+      super()
+      this.half = 2
+    }
+    forward = (x: Tensor) => x
+  }
+  expect(new Half().half).toBe(2)
 })

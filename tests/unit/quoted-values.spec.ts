@@ -32,6 +32,7 @@ import { einsum, load, repeat, save } from '../../src/entries/index.ts'
 import { pad } from '../../src/entries/nn/functional.ts'
 import { Linear, ModuleDict, Parameter, stripModulePrefix } from '../../src/entries/nn.ts'
 import { SGD } from '../../src/entries/optim.ts'
+import { Trace, withTrace } from '../../src/graph/trace/trace.ts'
 import { parseClientMessage } from '../../src/peer/room/messages.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { numberFormat } from '../../src/util/number-format.ts'
@@ -45,6 +46,7 @@ const maxChars = 600
 
 afterEach(() => vi.unstubAllGlobals())
 
+const inStep = (body: () => unknown) => () => withTrace(new Trace(), body)
 const x = () => new Parameter([2, 2], new Float32Array(4))
 const npyHeader = Uint8Array.from(`\x93NUMPY\x03\0\0\x10\0\0${'a'.repeat(4096)}`, (character) =>
   character.charCodeAt(0),
@@ -175,10 +177,10 @@ const calls: Readonly<Record<string, () => unknown>> = {
   'a format': () => numberFormat(long),
   'a shape': () => hostTensor(many, new Float32Array(1)),
   // functions of tensors
-  'an equation': () => einsum(`${long}->`, x()),
-  padding: () => pad(x(), many),
-  'a padding mode': () => pad(x(), [1, 1], long as 'constant'),
-  repetitions: () => repeat(x(), [...many, 1.5]),
+  'an equation': inStep(() => einsum(`${long}->`, x())),
+  padding: inStep(() => pad(x(), many)),
+  'a padding mode': inStep(() => pad(x(), [1, 1], long as 'constant')),
+  repetitions: inStep(() => repeat(x(), [...many, 1.5])),
   // rooms and stores
   'a key of a store': () => new HashStore({ timeoutMs: 1 }).get(long),
   'keys of a store': () =>

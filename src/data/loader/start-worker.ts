@@ -11,7 +11,7 @@ export function startSampleWorker(start: () => Worker = ownWorker): Worker {
     if ('Worker' in globalThis) throw thrown
     throw new DataError(
       'config.invalid',
-      'DataLoader: this runtime has no web workers (Node, for example). Use numWorkers: 0 here.',
+      'DataLoader: numWorkers must be 0 where there are no web workers, as in Node. Leave it out: samples are then read in this thread.',
       { cause: thrown },
     )
   }

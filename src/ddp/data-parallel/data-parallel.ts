@@ -16,6 +16,7 @@ import {
   checkOptions,
   isCount,
 } from '../../util/options.ts'
+import { refusePythonNames } from '../../util/plain-callers.ts'
 import { ReplicaCheck } from '../hashes/replica-check.ts'
 import { type Aggregation, aggregations } from '../hooks/aggregate.ts'
 import { setupKeys } from '../hooks/collective-keys.ts'
@@ -489,3 +490,5 @@ function checkJoinOptions(options: JoinOptions): void {
     enable: 'flag',
   })
 }
+
+refusePythonNames(DistributedDataParallel, {}, true)

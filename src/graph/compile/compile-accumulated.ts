@@ -7,6 +7,7 @@ import {
   checkRecord,
   isNotNegative,
 } from '../../util/options.ts'
+import { countArguments } from '../../util/plain-callers.ts'
 import type { InputTypes, Outputs, TracedFunction } from '../plan/prepare.ts'
 import {
   copyInputs,
@@ -162,3 +163,5 @@ export class AccumulatedProgram<Out extends Outputs = Outputs> {
     this.updateStep.destroy()
   }
 }
+
+countArguments(AccumulatedProgram, { run: 3 })

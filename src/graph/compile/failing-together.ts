@@ -78,7 +78,7 @@ export function failingTogether<Program extends StepProgram>(
   if (groups.length === 0) return program
   const { run, shadow } = program
   const ending = <T>(work: () => Promise<T>) => endingAll(groups, 'failed in a step', work)
-  program.run = (inputs, scalars) => ending(() => run.call(program, inputs, scalars))
+  program.run = (...given) => ending(() => run.apply(program, given))
   program.shadow = (scalars) => ending(() => shadow.call(program, scalars))
   return program
 }

@@ -1,4 +1,5 @@
 import { TabringError } from '../../util/errors.ts'
+import { refuseExtra } from '../../util/plain-callers.ts'
 import type { InputTypes } from '../plan/prepare.ts'
 import { refuseSurplus, type StepProgram } from '../plan/step-program.ts'
 
@@ -22,8 +23,9 @@ export function guarded<Program extends StepProgram>(program: Program, types: In
     begin(where, thrown)
     throw thrown
   }
-  program.run = async (inputs, scalars) => {
+  program.run = async (inputs, scalars, ...others: unknown[]) => {
     begin('run')
+    refuseExtra('run', [inputs, scalars, ...others], 2, 'only compileAccumulated has options here')
     refuseSurplus(types, inputs, scalars)
     return run.call(program, inputs, scalars).catch(end('run'))
   }

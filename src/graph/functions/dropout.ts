@@ -1,5 +1,5 @@
 import { dropout as dropoutOp } from '../../kernels/dropout/dropout.ts'
-import { checkOptions } from '../../util/options.ts'
+import { checkNumber, checkOptions, isShare } from '../../util/options.ts'
 import { functionalLayer, randomSlots } from '../trace/random.ts'
 import { emit, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 
@@ -21,6 +21,7 @@ export interface DropoutOptions {
  */
 export function dropout(x: Tensor, p = 0.5, options: DropoutOptions = {}): Tensor {
   mustBeTensor('dropout', { x })
+  checkNumber('dropout', 'p', p, isShare, 'within 0..1')
   checkOptions('dropout', options, { training: 'flag', samples: 'number', maskIndex: 'number' })
   if (options.training === false || p === 0) return x
   const samples = options.samples ?? x.shape[0] ?? 1

@@ -205,7 +205,7 @@ const tensorOptions = { dtype: true, requiresGrad: 'flag' } as const
 
 const make = (where: string, attrs: ConstantAttrs, requiresGrad = false): Tensor => {
   checkShape(where, attrs.shape)
-  const tensor = emit(constant, [], attrs)
+  const tensor = emit(constant, [], attrs, where)
   return requiresGrad ? tensor.requiresGrad_() : tensor
 }
 

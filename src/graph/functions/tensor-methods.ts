@@ -1,3 +1,5 @@
+import { ownOf } from '../../util/own-of.ts'
+import { refuseExtra, refusePythonNames } from '../../util/plain-callers.ts'
 import { type HookHandle, registerHook } from '../trace/gradient-hooks.ts'
 import { elementwise, type Operand, Tensor } from '../trace/tensor.ts'
 import { calledAs } from '../trace/tensor-arguments.ts'
@@ -87,9 +89,25 @@ declare module '../trace/tensor.ts' {
   }
 }
 
+/** How many arguments those take that have optional ones, x included. */
+const max: Readonly<Record<string, number>> = {
+  split: 3,
+  chunk: 3,
+  tril: 2,
+  triu: 2,
+  variance: 3,
+  std: 3,
+  logsumexp: 3,
+  norm: 4,
+  view: Number.POSITIVE_INFINITY,
+}
+
 for (const [name, compute] of Object.entries(methods)) {
+  const count = (ownOf(max, name) ?? compute.length) - 1
   const value = function (this: Tensor, ...others: unknown[]) {
+    refuseExtra(`Tensor.${name}`, others, count)
     return (compute as (x: Tensor, ...others: unknown[]) => unknown)(this, ...others)
   }
   Object.defineProperty(Tensor.prototype, name, { value, writable: true, configurable: true })
 }
+refusePythonNames(Tensor)

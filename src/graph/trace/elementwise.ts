@@ -81,12 +81,12 @@ export function emitElementwise(
   if (staysInteger(fn, operands)) {
     const places = args as readonly IntegerArgument[]
     const attrs = { fn: fn as IntegerFunctionName, args: places }
-    return emitFollowed(integerMap, inputs, attrs)
+    return emitFollowed(fn, integerMap, inputs, attrs)
   }
   mustHaveArithmetic(fn, operands)
   const isHalf = inputs.every(({ type }) => type.dtype === 'f16') && !inFloat.has(fn)
   const attrs = { steps: [{ fn, args }], ...(isHalf && { dtype: 'f16' as const }) }
-  return emitFollowed(map, inputs, attrs)
+  return emitFollowed(fn, map, inputs, attrs)
 }
 
 /** errors: `graph.misuse`, naming the function and its argument, for what is no operand. */
@@ -118,8 +118,13 @@ function scalarValue(slot: ScalarSlot): GraphValue {
   return trace.emit(fromScalar, [], { slot })[0]
 }
 
-function emitFollowed<A>(op: Op<A>, inputs: readonly GraphValue[], attrs: A): GraphValue {
-  const trace = activeTrace(op.name)
+function emitFollowed<A>(
+  fn: string,
+  op: Op<A>,
+  inputs: readonly GraphValue[],
+  attrs: A,
+): GraphValue {
+  const trace = activeTrace(fn)
   trace.divided.refuseOp(op as Op, inputs, attrs)
   return trace.emit(op, inputs, attrs)[0]
 }

@@ -1,3 +1,4 @@
+import { byName } from '../../util/plain-callers.ts'
 import { type DType, resolveAxis, type Shape } from '../../util/shape.ts'
 import { flag, mustHaveElements } from './tensor-arguments.ts'
 
@@ -33,9 +34,9 @@ export function firstExtremes<T extends Ordered<T>>(
   const axis = resolveAxis(name, 'dim', x.shape, dim)
   if (x.shape[axis] === 0 || x.dtype === 'u32') mustHaveElements(name, x)
   const { values, indices } = x.topk(1, dim, which === 'max')
-  if (flag(name, 'keepDim', keepDim)) return { values, indices }
+  if (flag(name, 'keepDim', keepDim)) return byName(name, { values, indices })
   const shape = x.shape.filter((_, at) => at !== axis)
-  return { values: values.reshape(shape), indices: indices.reshape(shape) }
+  return byName(name, { values: values.reshape(shape), indices: indices.reshape(shape) })
 }
 
 /** The index along a dimension, or in the flattened tensor. */

@@ -1,4 +1,5 @@
 import { isOf } from '../../util/kind-of.ts'
+import { countArguments } from '../../util/plain-callers.ts'
 import { type Shape, tensorType } from '../../util/shape.ts'
 import type { GradientExchange } from './exchange.ts'
 import { type StoredData, StoredTensor } from './stored-tensor.ts'
@@ -26,3 +27,5 @@ export class ModuleBuffer extends StoredTensor {
     return copy as this
   }
 }
+
+countArguments(ModuleBuffer)

@@ -1,5 +1,6 @@
 import { TabringError } from '../../util/errors.ts'
 import { checkFlag, requireFlag } from '../../util/options.ts'
+import { countArguments } from '../../util/plain-callers.ts'
 import { type Shape, tensorType } from '../../util/shape.ts'
 import type { Memory } from '../memory/memory-device.ts'
 import type { GradientExchange, RankGroup } from './exchange.ts'
@@ -124,3 +125,5 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
     else gradients.delete(this)
   }
 }
+
+countArguments(Parameter, { requiresGrad_: 1 })

@@ -4,12 +4,12 @@ import {
   type DeviceSpec,
   formatDevice,
   type PlacedDevice,
-  placedDevice,
   sameDevice,
   sameHardware,
 } from '../../util/device.ts'
 import { ArgumentTypeError, invariant, ShapeError, TabringError } from '../../util/errors.ts'
 import { countOf, kindOf, withArticle } from '../../util/kind-of.ts'
+import { countArguments } from '../../util/plain-callers.ts'
 import {
   countElements,
   type DType,
@@ -22,6 +22,7 @@ import { Pool, poolAlignment, type StoredData } from '../memory/pool.ts'
 import { requireDevice } from '../memory/require-device.ts'
 import type { RankMessages } from './exchange.ts'
 import { Tensor } from './tensor.ts'
+import { targetDevice } from './tensor-arguments.ts'
 import { activeTrace, isTracing } from './trace.ts'
 import type { Holding } from './value.ts'
 
@@ -158,7 +159,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
    * a WebGPU device that this tab does not have.
    */
   async copyTo(spec: DeviceSpec): Promise<this> {
-    const target = placedDevice(spec)
+    const target = targetDevice('copyTo', spec)
     await requireDevice('copyTo', target)
     if (this.#isOn(target)) return this
     const copy = this.like(await this.read())
@@ -374,3 +375,5 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     else this.#host = data.slice() as Data
   }
 }
+
+countArguments(StoredTensor, { item: Number.POSITIVE_INFINITY })

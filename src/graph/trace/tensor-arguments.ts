@@ -1,5 +1,7 @@
+import { type DeviceSpec, type PlacedDevice, placedDevice } from '../../util/device.ts'
 import { ArgumentTypeError, ShapeError, TabringError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
+import { checkArgument } from '../../util/options.ts'
 import { type DType, formatShape, resolveAxes, type Shape } from '../../util/shape.ts'
 
 /** Checks of arguments that functions of tensors share, in one wording. */
@@ -17,6 +19,18 @@ export function calledAs<T>(where: string, inner: string | readonly string[], bo
     error.stack = error.stack?.replace(own, error.message)
     throw error
   }
+}
+
+/** The device that a function's argument means now. errors: those of `device`, and for a type of elements, naming the function. */
+export function targetDevice(where: string, spec: DeviceSpec): PlacedDevice {
+  checkArgument(
+    where,
+    'device',
+    spec,
+    typeof spec !== 'string' || !/^(b?float|f|int|i|u|half|double)\d*$/.test(spec),
+    'a device such as "webgpu" (a type changes by half() and float())',
+  )
+  return calledAs(where, 'device', () => placedDevice(spec))
 }
 
 /** The part of a tensor that is checked here: its type. */

@@ -21,9 +21,10 @@ import {
   sliced,
   transposed,
 } from '../../kernels/view/views.ts'
-import { type DeviceSpec, type PlacedDevice, placedDevice, sameDevice } from '../../util/device.ts'
+import { type DeviceSpec, type PlacedDevice, sameDevice } from '../../util/device.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
 import { checkFlag } from '../../util/options.ts'
+import { byName, countArguments, refusePythonNames } from '../../util/plain-callers.ts'
 import {
   countElements,
   type DType,
@@ -45,6 +46,7 @@ import {
   itemsOf,
   mustBeFloat,
   mustBeTensors,
+  targetDevice,
 } from './tensor-arguments.ts'
 import { activeTrace, currentTrace, ofOtherTrace } from './trace.ts'
 import type { GraphValue } from './value.ts'
@@ -224,12 +226,12 @@ export abstract class Tensor {
    * Products and elementwise functions read float16 directly; every other op gets it as f32.
    */
   half(): Tensor {
-    return this.dtype === 'f16' ? this : emit(map, [this], { steps: [], dtype: 'f16' })
+    return this.dtype === 'f16' ? this : emit(map, [this], { steps: [], dtype: 'f16' }, 'half')
   }
 
   /** Returns the same numbers as f32; integers are exact up to 2^24. */
   float(): Tensor {
-    return this.dtype === 'f32' ? this : emit(map, [this], { steps: [] })
+    return this.dtype === 'f32' ? this : emit(map, [this], { steps: [] }, 'float')
   }
 
   /**
@@ -240,7 +242,7 @@ export abstract class Tensor {
    */
   to(device: DeviceSpec): Tensor {
     const trace = activeTrace('to')
-    const target = placedDevice(device)
+    const target = targetDevice('to', device)
     const moved = trace.transferred(this.value, target)
     const isThere = moved === this.value && this.device && sameDevice(this.device, target)
     return isThere ? this : new TracedTensor(moved, target)
@@ -381,7 +383,7 @@ export abstract class Tensor {
     mustBeFloat('mean', this)
     const attrs = this.#reduction('mean', dim, keepDim)
     const count = attrs.axes.reduce((product, axis) => product * this.shape[axis], 1)
-    return emit(sum, [this], attrs).div(count)
+    return emit(sum, [this], attrs, 'mean').div(count)
   }
   /** Returns the largest elements; equal ones share the gradient evenly. */
   amax(dim?: Axes, keepDim = false): Tensor {
@@ -395,28 +397,32 @@ export abstract class Tensor {
   max(): Tensor
   max(dim: number, keepDim?: boolean): ValuesAndIndices
   max(dim?: number, keepDim = false): Tensor | ValuesAndIndices {
+    activeTrace('max')
     return dim === undefined ? extremeOf(this, 'max') : firstExtremes(this, 'max', dim, keepDim)
   }
   /** Returns the smallest element; or, along one dimension, the smallest elements and their indices (the first of equal ones). */
   min(): Tensor
   min(dim: number, keepDim?: boolean): ValuesAndIndices
   min(dim?: number, keepDim = false): Tensor | ValuesAndIndices {
+    activeTrace('min')
     return dim === undefined ? extremeOf(this, 'min') : firstExtremes(this, 'min', dim, keepDim)
   }
   /** Returns the index (i32) of the largest element along a dimension, or in the flattened tensor; the first of equal ones. */
   argmax(dim?: number, keepDim = false): Tensor {
+    activeTrace('argmax')
     return extremePlace(this, 'max', dim, keepDim)
   }
   /** Returns the index (i32) of the smallest element along a dimension, or in the flattened tensor; the first of equal ones. */
   argmin(dim?: number, keepDim = false): Tensor {
+    activeTrace('argmin')
     return extremePlace(this, 'min', dim, keepDim)
   }
   /** Returns the k largest (or smallest) elements along a dimension in order, and their indices (i32). cost: k passes over it. */
   topk(k: number, dim = -1, largest = true): ValuesAndIndices {
     const axis = resolveAxis('topk', 'dim', this.shape, dim)
     const attrs = { k, axis, isLargest: flag('topk', 'largest', largest) }
-    const [values, indices] = emitAll(topK, [this], attrs)
-    return { values, indices }
+    const [values, indices] = emitAll(topK, [this], attrs, 'topk')
+    return byName('topk', { values, indices })
   }
 
   // --- gradients ---
@@ -514,6 +520,65 @@ export abstract class Tensor {
   }
 }
 
+countArguments(
+  Tensor,
+  {
+    item: Number.POSITIVE_INFINITY,
+    clamp: 2,
+    flatten: 2,
+    permute: Number.POSITIVE_INFINITY,
+    expand: Number.POSITIVE_INFINITY,
+    slice: 4,
+    flip: Number.POSITIVE_INFINITY,
+    sum: 2,
+    mean: 2,
+    amax: 2,
+    amin: 2,
+    max: 2,
+    min: 2,
+    argmax: 2,
+    argmin: 2,
+    topk: 3,
+    requiresGrad_: 1,
+  },
+  {
+    add: 'for alpha write x.add(y.mul(alpha))',
+    sub: 'for alpha write x.sub(y.mul(alpha))',
+    backward: 'for a gradient write x.mul(gradient).sum().backward()',
+  },
+)
+const unchanged = 'x itself: tensors do not change'
+const inPlace = 'x = x.add(y) in a step, and parameter.assign(array) outside: tensors do not change'
+const onHost = 'return { x } in the step, and read (await step.run(batch)).x, an array'
+refusePythonNames(Tensor, {
+  size: 'x.shape, or x.shape[0]',
+  dim: 'x.shape.length',
+  ndim: 'x.shape.length',
+  numel: 'x.count',
+  T: 'x.transpose(0, 1)',
+  t: 'x.transpose(0, 1)',
+  mm: 'x.matmul(y)',
+  var: 'x.variance()',
+  numpy: onHost,
+  tolist: onHost,
+  clone: unchanged,
+  contiguous: unchanged,
+  add_: inPlace,
+  sub_: inPlace,
+  mul_: inPlace,
+  div_: inPlace,
+  copy_: inPlace,
+  fill_: inPlace,
+  zero_: inPlace,
+  clamp_: inPlace,
+  cuda: "x.to('webgpu')",
+  double: 'x.float()',
+  bfloat16: 'x.half()',
+  long: "cast(x, 'i32')",
+  int: "cast(x, 'i32')",
+  masked_fill: 'where(mask, value, x)',
+})
+
 /** A tensor that an op computes, or an input of the compiled function. */
 export class TracedTensor extends Tensor {
   readonly #value: GraphValue
@@ -558,12 +623,13 @@ export function gradientFor(tensor: Tensor, gradient: Tensor): GraphValue {
 /**
  * Returns the first of a function's arguments, which are given by name. `optional` ones may be left out.
  *
- * errors: `graph.misuse`, naming the function and the argument, unless all are tensors.
+ * errors: `graph.misuse`, naming the function and the argument, unless all are tensors, and outside of a function that is compiled.
  */
 export function mustBeTensor(where: string, args: Arguments, optional: Arguments = {}): Tensor {
   mustBeTensors(where, args, Tensor)
   const given = Object.entries(optional).filter(([, x]) => x !== undefined && x !== null)
   mustBeTensors(where, Object.fromEntries(given), Tensor)
+  activeTrace(where)
   return Object.values(args)[0] as Tensor
 }
 

@@ -3,6 +3,7 @@ import { ArgumentTypeError, TabringError } from '../../util/errors.ts'
 import { isWhole } from '../../util/is-whole.ts'
 import { isRecord, quoted } from '../../util/kind-of.ts'
 import { checkArgument, checkNumber, isNotNegative } from '../../util/options.ts'
+import { countArguments, refusePythonNames } from '../../util/plain-callers.ts'
 import type { ParamGroup } from '../settings.ts'
 import { checkState, numbers, type SchedulerState, type StateFields } from './state.ts'
 
@@ -261,3 +262,6 @@ export function perGroup<T>(
   checkOption(scheduler, option, value, all.every(isOne), `${expected}, or one for each group`)
   return [...all]
 }
+
+countArguments(LRScheduler)
+refusePythonNames(LRScheduler)

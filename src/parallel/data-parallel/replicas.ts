@@ -69,6 +69,7 @@ export function scatter(
         `scatter: dim must be an axis of each tensor, and one of ${own} has no axis ${dim} to cut for ${placed.length} devices. Give it that axis, or pass a number, which goes to all of them.`,
       )
     }
+    activeTrace('scatter')
     const parts = chunk(tensor, placed.length, dim)
     if (shape !== undefined && parts.length !== shares) {
       throw new ShapeError(
@@ -165,6 +166,7 @@ export function parallelApply(
     const forward = () => replica.forward(...args[i])
     const rows = rowsOf(args[i], dim)
     if (rows === undefined) return forward()
+    activeTrace('parallelApply')
     first += rows
     return ofRows(first - rows, rows, forward)
   })
@@ -195,6 +197,7 @@ export function gather(outputs: readonly unknown[], device: DeviceSpec, dim = 0)
     )
   }
   return zipTensors(outputs, (tensors) => {
+    activeTrace('gather')
     const here = tensors.map((tensor) => tensor.to(device))
     if (here[0].shape.length === 0) return cat(here.map((scalar) => scalar.reshape([1])))
     const axis = dim < 0 ? dim + here[0].shape.length : dim

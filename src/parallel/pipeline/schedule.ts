@@ -8,6 +8,7 @@ import { sameDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
 import { checkArgument, checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import { byName, countArguments } from '../../util/plain-callers.ts'
 import { gpipeOrder, interleavedOrder, type TaskOrder } from './orders.ts'
 import { nameOfStage, Pipe } from './pipe.ts'
 import { simulateSchedule, type TaskCosts, type TaskSpan } from './simulate.ts'
@@ -110,7 +111,7 @@ export abstract class Schedule {
         ...(scaled && { scaled }),
       }
     })
-    return { loss, output: cat(outputs) }
+    return byName('schedule.step', { loss, output: cat(outputs) })
   }
 
   /**
@@ -250,3 +251,5 @@ export class Schedule1F1B extends Schedule {
     )
   }
 }
+
+countArguments(Schedule)

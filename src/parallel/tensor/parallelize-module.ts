@@ -1,3 +1,4 @@
+import { isRecord } from '../../util/kind-of.ts'
 /**
  * Tensor parallel training: every rank computes a part of each layer, for the same samples.
  *
@@ -18,7 +19,7 @@ import { Parameter } from '../../graph/trace/parameter.ts'
 import { checkModule, type Module } from '../../nn/module.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
-import { checkRecord } from '../../util/options.ts'
+import { checkArgument, checkRecord } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { checkMesh, type DeviceMesh } from '../mesh/device-mesh.ts'
 import { joinsStep } from '../mesh/groups-of.ts'
@@ -48,6 +49,18 @@ export async function parallelizeModule<M extends Module>(
   checkModule('parallelizeModule', module)
   checkMesh('parallelizeModule', mesh)
   checkRecord('parallelizeModule', 'plan', plan)
+  for (const [path, style] of Object.entries(plan)) {
+    // A class has apply too.
+    const isStyle = isRecord(style) && typeof style.apply === 'function'
+    const name = `plan["${clipped(path)}"]`
+    checkArgument(
+      'parallelizeModule',
+      name,
+      style,
+      isStyle,
+      'a style, such as new ColwiseParallel()',
+    )
+  }
   if (mesh.shape.length !== 1) {
     throw new TabringError(
       'config.invalid',

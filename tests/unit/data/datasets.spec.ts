@@ -187,7 +187,7 @@ describe('DataLoader without workers', () => {
         name: 'DataError',
         code: 'config.invalid',
         message: expect.stringMatching(
-          /this runtime has no web workers \(Node, for example\)\. Use numWorkers: 0/,
+          /numWorkers must be 0 where there are no web workers, as in Node\. Leave it out/,
         ),
       })
   })

@@ -1,8 +1,12 @@
 import { expect, test } from 'vitest'
 import type { Tensor } from '../../../src/entries/index.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { tensorType } from '../../../src/util/shape.ts'
+import { Trace, withTrace } from '../../../src/graph/trace/trace.ts'
+import { type HostDType, type Shape, tensorType } from '../../../src/util/shape.ts'
+import { call, called, tensorArguments } from '../../support/api-arguments.ts'
+import { publicMethods } from '../../support/api-methods.ts'
 import * as tabring from '../../support/library.ts'
+import { misnamed } from '../../support/parameter-names.ts'
 
 // What a call cannot take is refused under the name of what was called, with what to do.
 
@@ -143,4 +147,52 @@ test('tensors that the cpu cannot hold: an error that names op and shape, no Ran
     /^constant: the CPU's memory has no room for results of f32\[60000, 60000\]/,
   )
   await expect(run).rejects.toMatchObject({ code: 'gpu.limit' })
+})
+
+test.each<[string, () => Iterable<unknown>]>([
+  ['max', () => tabring.ones([2, 2]).max(1) as never],
+  ['min', () => tabring.ones([2, 2]).min(1, true) as never],
+  ['topk', () => tabring.ones([2, 2]).topk(1) as never],
+  ['LSTM.withState', () => new tabring.LSTM(2, 2).withState(tabring.ones([3, 1, 2])) as never],
+  ['LSTMCell.withState', () => new tabring.LSTMCell(2, 2).withState(tabring.ones([1, 2])) as never],
+])('%s returns results by name, and says so to a loop', (name, call) => {
+  const results = withTrace(new Trace(), call)
+  const names = Object.keys(results).join(', ')
+  expect(() => [...results]).toThrow(
+    `${name}: returns an object, not a list. Write const { ${names} }`,
+  )
+})
+
+const traced = (shape: Shape, dtype?: HostDType) => tabring.ones(shape, dtype && { dtype })
+
+/** Functions and methods of tensors, with arguments of a step that has ended. */
+const leaked = [
+  ...called.map(([name, value]) => ({
+    name,
+    args: () => tensorArguments(name, traced),
+    run: (args: unknown[]) => call(value, args),
+  })),
+  ...publicMethods()
+    .filter(({ name }) => name.startsWith('Tensor.'))
+    .flatMap(({ name, key, args }) =>
+      [args, () => [], () => [traced([3, 3])]].map((others) => ({
+        name,
+        args: () => [traced([3, 3]), ...others()],
+        run: ([x, ...given]: unknown[]) =>
+          (x as Record<string, (...given: unknown[]) => unknown>)[key](...given),
+      })),
+    ),
+]
+
+test('every function of tensors says its own name where it is called outside of a step', () => {
+  const complaints = leaked.map(({ name, args, run }) => {
+    const given = withTrace(new Trace(), args)
+    try {
+      if (given) run(given)
+      return undefined
+    } catch (error) {
+      return misnamed(name, error)
+    }
+  })
+  expect(complaints.filter(Boolean)).toEqual([])
 })

@@ -88,6 +88,15 @@ describe.each([
   })
 })
 
+test('a program refuses the options of an accumulated run, which nothing would read', async () => {
+  const program = await compiled()
+  const run = program.run as (...given: unknown[]) => Promise<unknown>
+  await expect(run({ x }, {}, { last: false })).rejects.toThrow(
+    /^run: argument 3 must be omitted \(only compileAccumulated has options here\), got an object with last/,
+  )
+  await run({ x }, {}, undefined)
+})
+
 test('a shadow refuses scalars that are no object', async () => {
   const program = await compiled()
   for (const scalars of [2, null, 'a', [1], () => 1] as never[])
@@ -132,6 +141,14 @@ test.each<[string, (own: Parts, other: Parts, loss: Tensor) => void, RegExp]>([
       clipGradNorm(model.parameters(), 1)
     },
     /^clipGradNorm: the loss depends on none of these 2 parameters/,
+  ],
+  [
+    'an empty list clipped',
+    (_own, _other, loss) => {
+      loss.backward()
+      clipGradNorm([], 1)
+    },
+    /^clipGradNorm: parameters must be those of a model, got an empty list/,
   ],
   [
     "another model's average",

@@ -381,6 +381,7 @@ const called: [text: RegExp, call: (x: Tensor) => unknown][] = [
   [/avgPool2d: countIncludePad/, (x) => avgPool2d(image(x), 2, { countIncludePad: 0 as never })],
   [/leakyRelu: negativeSlope must be a number, got NaN/, (x) => leakyRelu(x, Number.NaN)],
   [/softplus: beta must be a number, got NaN/, (x) => softplus(x, Number.NaN)],
+  [/^dropout: p must be within 0..1, got an object with p/, (x) => dropout(x, { p: 0.5 } as never)],
   [/variance: correction must be/, (x) => variance(x, 1, { correction: Number.NaN })],
 ]
 values.push(

@@ -1,8 +1,17 @@
 import { expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
+import { Linear } from '../../../src/nn/layers.ts'
 import { Sequential } from '../../../src/nn/module.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+
+test.each(['f16', 'float32', 'half'])(
+  'to(%j) is refused with what changes a type',
+  async (type) => {
+    const text = /^to: device must be a device .*\(a type changes by half\(\) and float\(\)\), got /
+    await expect(new Linear(1, 1).to(type)).rejects.toThrow(text)
+  },
+)
 
 test('a module that no device holds is moved when to() returns, awaited or not', async () => {
   const layer = new BatchNorm1d(3)

@@ -140,7 +140,13 @@ describe('parallelizeModule', () => {
     expect(distance(three.saved, one.saved)).toBeLessThan(2e-5)
   })
 
-  test.each<[string, ParallelizePlan, string]>([
+  test.each<[string, ParallelizePlan, string, code?: string]>([
+    [
+      'a class in the place of a style',
+      { 'transformer.h.0.mlp.c_fc': ColwiseParallel as never },
+      'plan["transformer.h.0.mlp.c_fc"] must be a style, such as new ColwiseParallel(), got a function',
+      'config.invalid',
+    ],
     [
       'a path that no layer has',
       { 'net.3': new ColwiseParallel() },
@@ -164,7 +170,7 @@ describe('parallelizeModule', () => {
       },
       'ranks share "transformer.h.0.mlp.c_fc.weight" already',
     ],
-  ])('names %s', async (_, wrong, message) => {
+  ])('names %s', async (_, wrong, message, code = 'graph.misuse') => {
     const ended = await onRanks(2, async (processGroup) => {
       const mesh = await initDeviceMesh('reference', [2], { processGroup })
       await parallelizeModule(gpt({ ...config, heads: 2, width: 10 }), mesh, wrong)
@@ -172,7 +178,7 @@ describe('parallelizeModule', () => {
     for (const one of ended)
       expect(one).toMatchObject({
         status: 'rejected',
-        reason: { code: 'graph.misuse', message: expect.stringContaining(message) },
+        reason: { code, message: expect.stringContaining(message) },
       })
   })
 
