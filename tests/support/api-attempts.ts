@@ -1,7 +1,7 @@
 import { TabringError } from '../../src/entries/index.ts'
 import { seededRandom } from '../../src/util/virtual-env.ts'
 import { type Callable, withoutRight, wrongValues } from './api-arguments.ts'
-import { parameterName, unnamed } from './parameter-names.ts'
+import { misnamed, parameterName, unnamed } from './parameter-names.ts'
 
 // Calls with wrong values, and what is wrong with how they are answered.
 
@@ -66,9 +66,8 @@ export const judgeOf =
   ({ what, at }: Attempt, error: unknown): string | undefined => {
     const wrong = complaint(what, error)
     const argument = at === undefined ? undefined : parameterName(value, at)
-    const isJudged =
-      wrong === undefined && argument !== undefined && !Object.hasOwn(withoutRight, name)
-    return isJudged ? unnamed(name, argument, error) : wrong
+    if (wrong !== undefined || Object.hasOwn(withoutRight, name)) return wrong
+    return misnamed(name, error) ?? (argument && unnamed(name, argument, error))
   }
 
 /** Whether it settles; a promise of the library that waits for ever would end the test without its name. */

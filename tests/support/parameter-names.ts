@@ -81,22 +81,35 @@ const aroundIt =
   /works only inside a function|^env: |no parameter has a gradient|this runtime has no WebGPU|no writable origin private/
 
 /** Other names with which errors may begin: of what was given and is called, or of what an argument stands for. */
-const otherNames: Readonly<Record<string, string>> = {
-  checkpoint: 'exp',
-  dataParallel: 'Linear',
-  parallelApply: 'Linear',
-  'parallel.gather': 'device',
-  'parallel.replicate': 'device',
-  'parallel.scatter': 'device',
-  'Tensor.item': 'ModuleBuffer.item',
+const otherNames: Readonly<Record<string, readonly string[]>> = {
+  checkpoint: ['exp'],
+  dataParallel: ['Linear', 'Linear.forward'],
+  parallelApply: ['Linear', 'Linear.forward'],
+  'parallel.replicate': ['device'],
+  'parallel.scatter': ['device'],
+  'Tensor.item': ['ModuleBuffer.item'],
+  'ReplicaCheck.create': ['compile'],
+  paramDigest: ['compile'],
+  runtimeOf: ['device'],
+  setSwitches: ['switches'],
+  'SyncBatchNorm.convertSyncBatchnorm': ['SyncBatchNorm'],
+  'SyncBatchNorm.convert': ['SyncBatchNorm', 'convertSyncBatchnorm'],
+  loadCheckpoint: ['checkpoint'],
+  saveCheckpoint: ['checkpoint'],
+  createProcessGroup: ['env'],
+  initProcessGroup: ['env'],
 }
+
+/** Their errors begin with what was read: a file, a table, an environment. */
+const readers = /^(read[A-Z]\w*|load|idxDataset|expandNodeList|rankFromSlurm)$/
 
 /** What is wrong with an error that begins with the name of another function than the one that was called. */
 export function misnamed(name: string, error: unknown): string | undefined {
   const { message } = error as Error
   const own = name.slice(name.lastIndexOf('.') + 1)
   const [begin] = message.split(/[:,]/, 1)
-  return [own, name, otherNames[name]].includes(begin)
+  const names = [own, name, ...(otherNames[name] ?? [])].map((one) => one.toLowerCase())
+  return names.includes(begin.toLowerCase()) || readers.test(name)
     ? undefined
     : `${name}: begins with another name: ${message}`
 }

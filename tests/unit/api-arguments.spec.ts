@@ -30,7 +30,7 @@ import {
   judgeOf,
 } from '../support/api-attempts.ts'
 import { ofOtherRealm } from '../support/other-realm.ts'
-import { misnamed, parameterName, unnamedArguments } from '../support/parameter-names.ts'
+import { parameterName, unnamedArguments } from '../support/parameter-names.ts'
 
 const traced: Make = (shape: Shape, dtype) => ones(shape, dtype)
 const stored: Make = (shape) => new Parameter(shape, new Float32Array(countElements(shape)))
@@ -164,8 +164,7 @@ const compileCalls = (
   name: string,
   value: Callable,
   attempts: readonly Attempt[],
-  judge: (attempt: Attempt, error: unknown) => string | undefined = (attempt, error) =>
-    judgeOf(name, value)(attempt, error) ?? misnamed(name, error),
+  judge: (attempt: Attempt, error: unknown) => string | undefined = judgeOf(name, value),
 ) => {
   const complaints: (string | undefined)[] = []
   const passed: Attempt[] = []

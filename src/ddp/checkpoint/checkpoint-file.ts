@@ -2,6 +2,7 @@ import * as v from 'valibot'
 import { load, type Saved, type SavedState, save } from '../../data/saved-tree.ts'
 import { getRngState, type RngState, setRngState } from '../../nn/init.ts'
 import { Module } from '../../nn/module.ts'
+import { calledAs } from '../../util/called-as.ts'
 import { clipped } from '../../util/clipped.ts'
 import { DataError } from '../../util/errors.ts'
 import { isPlain, isRecord } from '../../util/kind-of.ts'
@@ -118,8 +119,10 @@ export async function readState(
  * The tensors of a part are named by their path: `model.0.weight`, `optimizer.state.0.exp_avg`.
  * errors: `data.malformed` for a state that contains anything but plain values and arrays.
  */
-export const packCheckpoint = async (state: CheckpointState): Promise<Uint8Array<ArrayBuffer>> =>
-  save(await readState(state, [], 'packCheckpoint'))
+export async function packCheckpoint(state: CheckpointState): Promise<Uint8Array<ArrayBuffer>> {
+  const states = await readState(state, [], 'packCheckpoint')
+  return calledAs('packCheckpoint', 'save', () => save(states))
+}
 
 /** errors: `config.invalid` for what is no object with parts by name, such as a bare model, which torch.save takes. */
 function checkParts(where: string, name: string, parts: object): void {

@@ -7,6 +7,7 @@ import { getRngState } from '../../nn/init.ts'
 import { broadcastBytes } from '../../peer/group/broadcast-bytes.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
+import { calledAs } from '../../util/called-as.ts'
 import { clippedMessage } from '../../util/clipped.ts'
 import { type ErrorRecord, isErrorRecord } from '../../util/error-codes.ts'
 import { DataError, messageOf, TabringError } from '../../util/errors.ts'
@@ -91,7 +92,8 @@ export async function saveCheckpoint(
     const states = await readState(state, randoms)
     if (group && group.rank !== 0) return ''
     const folder = await folderOf('saveCheckpoint', placed)
-    const entry = await putCheckpoint(folder, save(states), {
+    const file = calledAs('saveCheckpoint', 'save', () => save(states))
+    const entry = await putCheckpoint(folder, file, {
       label: labelOf(state),
       isBest,
       keepLast,

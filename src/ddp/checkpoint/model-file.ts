@@ -4,6 +4,7 @@ import { readStateDict } from '../../data/torch/state-dict.ts'
 import { writeTorch } from '../../data/torch/write-torch.ts'
 import type { LoadOptions, LoadResult, Module, StateDict } from '../../nn/module.ts'
 import { checkModule } from '../../nn/module.ts'
+import { calledAs } from '../../util/called-as.ts'
 import { isOf } from '../../util/kind-of.ts'
 import { checkArgument, checkChoice, checkOptions, checkRecord } from '../../util/options.ts'
 
@@ -87,5 +88,6 @@ export async function loadModel(
   checkRecord('loadModel', 'options', options)
   const { where = 'loadModel', ...others } = options
   checkModule('loadModel', model, 'model')
-  return model.loadStateDict(await readStateDict(source, where), others)
+  const state = await readStateDict(source, where)
+  return calledAs('loadModel', 'loadStateDict', () => model.loadStateDict(state, others))
 }

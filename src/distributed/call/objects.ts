@@ -8,6 +8,7 @@ import { parse, stringify } from 'devalue'
 import { longestAnnounced } from '../../peer/group/announced-length.ts'
 import { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { secondHalf } from '../../peer/group/group-calls.ts'
+import { calledAs } from '../../util/called-as.ts'
 import { ArgumentTypeError, messageOf, PeerError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { checkOptions } from '../../util/options.ts'
@@ -99,7 +100,9 @@ export async function gatherObject<T>(
   const slot = new Uint8Array(longestAnnounced(where, group, lengths))
   slot.set(bytes)
   const all = list && new Uint8Array(slot.length * group.size)
-  await group.gather(slot, all, place, { label: where, ...secondHalf(turn) })
+  await calledAs(where, 'gather', () =>
+    group.gather(slot, all, place, { label: where, ...secondHalf(turn) }),
+  )
   if (!list) return undefined
   const parts = Array.from(lengths, (length, rank) =>
     all!.subarray(rank * slot.length, rank * slot.length + length),

@@ -79,8 +79,8 @@ const formingMs = 30_000
 export async function formGroup(
   options: InitProcessGroupOptions,
   signal: AbortSignal | undefined,
+  where = 'initProcessGroup',
 ): Promise<ProcessGroup> {
-  const where = 'initProcessGroup'
   check(where, options)
   if (options.links) {
     const { joinTimeoutMs } = options

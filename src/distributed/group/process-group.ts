@@ -17,7 +17,7 @@ export {
  * cannot be linked; `config.invalid`; `signal.*` of the server.
  */
 export function createProcessGroup(options: InitProcessGroupOptions = {}): Promise<ProcessGroup> {
-  return formGroup(options, options?.signal)
+  return formGroup(options, options?.signal, 'createProcessGroup')
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { type NewGroupOptions, ProcessGroup } from '../../peer/group/group.ts'
 import type { NonGroupMember } from '../../peer/group/non-group-member.ts'
+import { calledAs } from '../../util/called-as.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkArgument, checkList, checkNumber, isCount } from '../../util/options.ts'
 import { getProcessGroup } from './process-group.ts'
@@ -39,7 +40,9 @@ export async function newSubgroups(
     groupSize === undefined ? machines![rank]! : Math.floor(rank / groupSize),
   )
   const lists = [...new Set(keys)].map((key) => group.ranks.filter((rank) => keys[rank] === key))
-  return newSubgroupsByEnumeration(lists, group, options)
+  return calledAs('newSubgroups', 'newSubgroupsByEnumeration', () =>
+    newSubgroupsByEnumeration(lists, group, options),
+  )
 }
 
 /**
@@ -73,7 +76,9 @@ export async function newSubgroupsByEnumeration(
   let current: CollectiveGroup | undefined
   // One after the other: all ranks make the same groups in the same order.
   for (const ranks of ranksPerSubgroup) {
-    const made = await group.newGroup(ranks, options)
+    const made = await calledAs('newSubgroupsByEnumeration', 'newGroup', () =>
+      group.newGroup(ranks, options),
+    )
     subgroups.push(made)
     if (typeof made === 'object') current = made
   }

@@ -1,3 +1,4 @@
+import { calledAs } from '../../util/called-as.ts'
 import { TabringError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
 import {
@@ -71,7 +72,9 @@ export async function compileAccumulated(
   )
   const tally = newTally()
   const part = (name: 'add' | 'take') =>
-    compile(fn, inputs, { ...others, accumulation: { part: name, weight, tally } })
+    calledAs('compileAccumulated', 'compile', () =>
+      compile(fn, inputs, { ...others, accumulation: { part: name, weight, tally } }),
+    )
   const add = await part('add')
   return new AccumulatedProgram(add, await part('take'), steps)
 }

@@ -1,5 +1,6 @@
 import { download } from '../../gpu/readback.ts'
 import { unpackHalves } from '../../kernels/half.ts'
+import { calledAs } from '../../util/called-as.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { bytesOf, countElements, type TensorType } from '../../util/shape.ts'
@@ -40,7 +41,7 @@ export interface EagerOptions extends PrepareOptions {
  * like a debugger.
  * errors: as StepProgram.run; `graph.misuse` with several ranks, because only compiled programs can update them.
  */
-export async function runEagerly(
+export function runEagerly(
   runtime: AnyRuntime,
   fn: TracedFunction,
   types: InputTypes,
@@ -48,7 +49,21 @@ export async function runEagerly(
   scalars: Readonly<Record<string, number>> = {},
   options: EagerOptions = {},
 ): Promise<RunOutputs> {
-  checkRuntime('eager', runtime)
+  const where = options?.allowUpdates === false ? 'detectAnomaly' : 'runEagerly'
+  return calledAs(where, ['compile', 'run', 'runEagerly'], () =>
+    traceAndRun(runtime, fn, types, inputs, scalars, options),
+  )
+}
+
+async function traceAndRun(
+  runtime: AnyRuntime,
+  fn: TracedFunction,
+  types: InputTypes,
+  inputs: RunInputs,
+  scalars: Readonly<Record<string, number>>,
+  options: EagerOptions,
+): Promise<RunOutputs> {
+  checkRuntime('runEagerly', runtime)
   checkTypes(types)
   refuseSurplus(types, inputs, scalars)
   const isReference = runtime instanceof ReferenceRuntime
@@ -66,13 +81,13 @@ export async function runEagerly(
   if (prepared.trace.exchange?.exchangesGradients && options.allowUpdates !== false) {
     throw new TabringError(
       'graph.misuse',
-      'eager: the model is wrapped for several ranks or has a communication hook, and eager runs update on one rank only. Compile the step, or debug on one rank.',
+      'runEagerly: the model is wrapped for several ranks or has a communication hook, and eager runs update on one rank only. Compile the step, or debug on one rank.',
     )
   }
   if (prepared.syncPoints.length > 0 && options.allowUpdates !== false) {
     throw new TabringError(
       'graph.misuse',
-      'eager: the function needs the other ranks (SyncBatchNorm, fullyShard), and eager runs use one rank only. Compile the function, or debug on one rank.',
+      'runEagerly: the function needs the other ranks (SyncBatchNorm, fullyShard), and eager runs use one rank only. Compile the function, or debug on one rank.',
     )
   }
   const { step } = randomScalarNames
@@ -96,7 +111,7 @@ export async function runEagerly(
 const splitRefusal = (how: string, { allowUpdates }: EagerOptions): TabringError =>
   new TabringError(
     'graph.misuse',
-    `${allowUpdates === false ? 'detectAnomaly' : 'eager'}: the function ${how}, and this runs on one device of one rank only. Debug with the whole model on one device.`,
+    `${allowUpdates === false ? 'detectAnomaly' : 'runEagerly'}: the function ${how}, and this runs on one device of one rank only. Debug with the whole model on one device.`,
   )
 
 async function runReferences(

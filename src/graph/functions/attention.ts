@@ -1,5 +1,6 @@
 import { attention } from '../../kernels/attention/attention.ts'
 import type { AttentionAttrs, AttentionLayout } from '../../kernels/attention/geometry.ts'
+import { calledAs } from '../../util/called-as.ts'
 import { ShapeError } from '../../util/errors.ts'
 import {
   checkArgument,
@@ -13,7 +14,7 @@ import { broadcastShapes, countElements, formatShape, type Shape } from '../../u
 import { requiresGradient } from '../trace/backward.ts'
 import { functionalLayer, randomSlots } from '../trace/random.ts'
 import { emitAll, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
-import { calledAs, mustBeFloat } from '../trace/tensor-arguments.ts'
+import { mustBeFloat } from '../trace/tensor-arguments.ts'
 import { activeTrace } from '../trace/trace.ts'
 import { holdsTruths } from './boolean-mask.ts'
 import { composedAttention } from './composed-attention.ts'

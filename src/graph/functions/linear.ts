@@ -1,7 +1,8 @@
 import { topKCorrect as topKCorrectOp } from '../../kernels/top-k/top-k.ts'
+import { calledAs } from '../../util/called-as.ts'
 import { checkOptions } from '../../util/options.ts'
 import { elementwise, emit, mustBeTensor, product, type Tensor } from '../trace/tensor.ts'
-import { calledAs, mustBeFloat } from '../trace/tensor-arguments.ts'
+import { mustBeFloat } from '../trace/tensor-arguments.ts'
 import { mustCount, type SampleCount } from './sample-count.ts'
 
 /** Functions on tensors, named as in torch.nn.functional. */

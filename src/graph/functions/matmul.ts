@@ -1,7 +1,8 @@
+import { calledAs } from '../../util/called-as.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, type Shape } from '../../util/shape.ts'
 import { mustBeTensor, type Tensor } from '../trace/tensor.ts'
-import { type Arguments, calledAs, mustBeFloat } from '../trace/tensor-arguments.ts'
+import { type Arguments, mustBeFloat } from '../trace/tensor-arguments.ts'
 
 /** Returns the matrix product, as Tensor.matmul. Products are named as in torch. */
 

@@ -1,5 +1,6 @@
 import { avgPool2d as avgPool2dOp } from '../../kernels/avg-pool2d/avg-pool2d.ts'
 import { maxPool2d as maxPool2dOp } from '../../kernels/max-pool2d/max-pool2d.ts'
+import { calledAs } from '../../util/called-as.ts'
 import { ShapeError } from '../../util/errors.ts'
 import {
   checkFlags,
@@ -10,7 +11,6 @@ import {
 } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { emit, emitAll, mustBeTensor, type Tensor } from '../trace/tensor.ts'
-import { calledAs } from '../trace/tensor-arguments.ts'
 import { type Pair, pair } from './pair.ts'
 import { asBatch } from './unbatched.ts'
 

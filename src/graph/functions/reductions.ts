@@ -1,4 +1,5 @@
 import { logSumExp } from '../../kernels/softmax/softmax.ts'
+import { calledAs } from '../../util/called-as.ts'
 import {
   checkFlag,
   checkNumber,
@@ -15,7 +16,7 @@ import {
   type Tensor,
   type ValuesAndIndices,
 } from '../trace/tensor.ts'
-import { axesOf, calledAs, flag, mustBeFloat, notUnderstood } from '../trace/tensor-arguments.ts'
+import { axesOf, flag, mustBeFloat, notUnderstood } from '../trace/tensor-arguments.ts'
 import { where } from './elementwise.ts'
 
 /**

@@ -3,6 +3,7 @@ import { cat as catOp, split as splitOp } from '../../kernels/cat/cat.ts'
 import { type ConstantAttrs, constant } from '../../kernels/constant/constant.ts'
 import { cumsum as cumsumOp } from '../../kernels/cumsum/cumsum.ts'
 import { triangle } from '../../kernels/triangle/triangle.ts'
+import { calledAs } from '../../util/called-as.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
 import { checkArgument, checkChoice, checkOptions, isCount } from '../../util/options.ts'
@@ -17,7 +18,7 @@ import {
   sameShape,
 } from '../../util/shape.ts'
 import { emit, emitAll, mustBeTensor, type Tensor } from '../trace/tensor.ts'
-import { calledAs, itemsOf } from '../trace/tensor-arguments.ts'
+import { itemsOf } from '../trace/tensor-arguments.ts'
 
 /**
  * Returns x with another shape, as Tensor.reshape. Functions that move elements are named as in torch; results are contiguous. Ranges and

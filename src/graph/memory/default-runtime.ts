@@ -1,5 +1,6 @@
 import { adapterLine } from '../../util/adapter-words.ts'
 import { callLauncher, deviceName } from '../../util/call-launcher.ts'
+import { calledAs } from '../../util/called-as.ts'
 import {
   currentDevice,
   type Device,
@@ -26,7 +27,7 @@ let automatic: ChosenDevice | undefined
  * `why`: the device was taken, for people. errors: `gpu.unavailable`.
  */
 export function runtimeOf(spec: DeviceSpec, why?: string): Promise<AnyRuntime> {
-  const target = placedDevice(spec)
+  const target = calledAs('runtimeOf', 'device', () => placedDevice(spec))
   const key = formatDevice(target)
   const known = opened.get(key)
   if (known) return known
@@ -73,7 +74,9 @@ export function setDefaultDevice(spec: DeviceSpec | null): void {
     defaultDevice = undefined
     return
   }
-  const { type, index = currentDevice() } = device(spec)
+  const { type, index = currentDevice() } = calledAs('setDefaultDevice', 'device', () =>
+    device(spec),
+  )
   defaultDevice = { type }
   if (type === 'webgpu') setCurrentDevice(index)
 }

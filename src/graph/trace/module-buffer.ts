@@ -1,3 +1,4 @@
+import { calledAs } from '../../util/called-as.ts'
 import { isOf } from '../../util/kind-of.ts'
 import { countArguments } from '../../util/plain-callers.ts'
 import { type Shape, tensorType } from '../../util/shape.ts'
@@ -16,7 +17,8 @@ export class ModuleBuffer extends StoredTensor {
   exchange: GradientExchange | undefined
 
   constructor(shape: Shape, data: StoredData) {
-    const type = tensorType(shape, isOf(data, Int32Array) ? 'i32' : 'f32')
+    const dtype = isOf(data, Int32Array) ? 'i32' : 'f32'
+    const type = calledAs('ModuleBuffer', 'tensorType', () => tensorType(shape, dtype))
     super(type, data)
     this.value = new GraphValue(type, { kind: 'buffer', buffer: this })
   }

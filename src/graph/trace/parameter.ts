@@ -1,3 +1,4 @@
+import { calledAs } from '../../util/called-as.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkFlag, requireFlag } from '../../util/options.ts'
 import { countArguments } from '../../util/plain-callers.ts'
@@ -40,7 +41,7 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
 
   /** `data`: as `StoredTensor`. */
   constructor(shape: Shape, data: Float32Array<ArrayBuffer> | (() => Float32Array<ArrayBuffer>)) {
-    const type = tensorType(shape)
+    const type = calledAs(new.target.name, 'tensorType', () => tensorType(shape))
     super(type, data)
     this.value = new GraphValue(type, { kind: 'parameter', parameter: this })
   }

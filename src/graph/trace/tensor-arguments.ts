@@ -1,25 +1,11 @@
+import { calledAs } from '../../util/called-as.ts'
 import { type DeviceSpec, type PlacedDevice, placedDevice } from '../../util/device.ts'
-import { ArgumentTypeError, ShapeError, TabringError } from '../../util/errors.ts'
+import { ShapeError, TabringError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
 import { checkArgument } from '../../util/options.ts'
 import { type DType, formatShape, resolveAxes, type Shape } from '../../util/shape.ts'
 
 /** Checks of arguments that functions of tensors share, in one wording. */
-
-/** What `body` returns. errors: its own; those that begin with one of the names in `inner`, which a person has not called, begin with `where`. */
-export function calledAs<T>(where: string, inner: string | readonly string[], body: () => T): T {
-  try {
-    return body()
-  } catch (error) {
-    if (!(error instanceof TabringError || error instanceof ArgumentTypeError)) throw error
-    const own = error.message
-    const name = [inner].flat().find((one) => own.startsWith(`${one}:`))
-    if (name === undefined) throw error
-    error.message = `${where}${own.slice(name.length)}`
-    error.stack = error.stack?.replace(own, error.message)
-    throw error
-  }
-}
 
 /** The device that a function's argument means now. errors: those of `device`, and for a type of elements, naming the function. */
 export function targetDevice(where: string, spec: DeviceSpec): PlacedDevice {

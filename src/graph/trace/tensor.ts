@@ -21,6 +21,7 @@ import {
   sliced,
   transposed,
 } from '../../kernels/view/views.ts'
+import { calledAs } from '../../util/called-as.ts'
 import { type DeviceSpec, type PlacedDevice, sameDevice } from '../../util/device.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
 import { checkFlag } from '../../util/options.ts'
@@ -41,7 +42,6 @@ import { flattened, reshaped, squeezed, unsqueezed } from './new-shapes.ts'
 import {
   type Arguments,
   axesOf,
-  calledAs,
   flag,
   itemsOf,
   mustBeFloat,

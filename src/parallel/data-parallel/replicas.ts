@@ -1,4 +1,4 @@
-import { calledAs } from '../../graph/trace/tensor-arguments.ts'
+import { calledAs } from '../../util/called-as.ts'
 /**
  * The parts of which DataParallel is made; each can be used alone inside a compiled function.
  *
@@ -198,7 +198,7 @@ export function gather(outputs: readonly unknown[], device: DeviceSpec, dim = 0)
   }
   return zipTensors(outputs, (tensors) => {
     activeTrace('gather')
-    const here = tensors.map((tensor) => tensor.to(device))
+    const here = tensors.map((tensor) => calledAs('gather', 'to', () => tensor.to(device)))
     if (here[0].shape.length === 0) return cat(here.map((scalar) => scalar.reshape([1])))
     const axis = dim < 0 ? dim + here[0].shape.length : dim
     const other = here.find(({ shape }) =>

@@ -5,6 +5,7 @@ import type { Tensor } from '../../graph/trace/tensor.ts'
 import { getRngState, normalNumbers, setRngState } from '../../nn/init.ts'
 import { checkModule, type Module } from '../../nn/module.ts'
 import { SGD } from '../../optim/sgd.ts'
+import { calledAs } from '../../util/called-as.ts'
 import { TabringError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
 import { checkOptions, isCount } from '../../util/options.ts'
@@ -58,15 +59,17 @@ export async function layerTimes(
   const squares = (output: Tensor) => output.mul(output).mean()
   const schedule = new ScheduleGPipe(pipe, { microBatches: 1, lossFn: squares })
   const optimizer = new SGD(module.parameters(), { lr: 0 })
-  const step = await compile(
-    ({ x }) => {
-      optimizer.zeroGrad()
-      const { loss } = schedule.step(x, x)
-      optimizer.step()
-      return { loss }
-    },
-    { x: input },
-    { device: devices[0] },
+  const step = await calledAs('layerTimes', 'compile', () =>
+    compile(
+      ({ x }) => {
+        optimizer.zeroGrad()
+        const { loss } = schedule.step(x, x)
+        optimizer.step()
+        return { loss }
+      },
+      { x: input },
+      { device: devices[0] },
+    ),
   )
   const runs: number[][] = []
   try {

@@ -4,6 +4,7 @@ import type { StageMarks } from '../../graph/trace/stage-marks.ts'
 import { Tensor } from '../../graph/trace/tensor.ts'
 import { nextNodeId } from '../../graph/trace/value.ts'
 import type { Module } from '../../nn/module.ts'
+import { checkModule } from '../../nn/module.ts'
 import { clipped } from '../../util/clipped.ts'
 import {
   type DeviceSpec,
@@ -161,6 +162,7 @@ export class Pipe {
  * `gpu.unavailable` for a device that this tab does not have.
  */
 export async function pipeline(module: Module, options: PipelineOptions): Promise<Pipe> {
+  checkModule('pipeline', module)
   const { splitSpec, stages, balance, devices } = checkOptions('pipeline', options, {
     splitSpec: true,
     stages: true,

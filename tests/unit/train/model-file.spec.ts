@@ -123,7 +123,7 @@ test('strict and not; other files and numbers are refused by name', async () => 
     data: BigInt64Array.of(2n ** 31n),
   })
   await expect(loadModel(model, writeSafetensors(tensors), { strict: false })).rejects.toThrow(
-    'loadStateDict: "1.num_batches_tracked": expected whole numbers of 32 bits, got 2147483648.',
+    'loadModel: "1.num_batches_tracked": expected whole numbers of 32 bits, got 2147483648.',
   )
   tensors.set('0.bias', {
     dtype: 'F64',
@@ -131,7 +131,7 @@ test('strict and not; other files and numbers are refused by name', async () => 
     data: new Float64Array(bias.data.length).fill(1e300),
   })
   await expect(loadModel(model, writeSafetensors(tensors), { strict: false })).rejects.toThrow(
-    'loadStateDict: "0.bias": expected numbers that float32 holds, got 1e+300.',
+    'loadModel: "0.bias": expected numbers that float32 holds, got 1e+300.',
   )
   await expect(
     loadModel(model, file.subarray(0, 99), { where: 'cat.safetensors' }),

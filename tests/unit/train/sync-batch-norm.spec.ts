@@ -151,7 +151,7 @@ test('one rank alone may call detectAnomaly; running op by op is refused', async
   expect([...(await model.numBatchesTracked!.read())]).toEqual([0])
   const eager = runEagerly(runtime, step, types, { x: new Float32Array(6) })
   await expect(eager).rejects.toThrow(
-    'eager: the function needs the other ranks (SyncBatchNorm, fullyShard)',
+    'runEagerly: the function needs the other ranks (SyncBatchNorm, fullyShard)',
   )
 })
 
