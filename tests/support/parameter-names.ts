@@ -172,6 +172,7 @@ export const unnamedArguments: Readonly<Record<string, readonly string[]>> = {
     'checkpoint inputs',
     'dataParallel args',
     'parallelApply args',
+    'parallel.gather device',
   ],
   'sizes the result, whose shape errors name': [
     'oneHot numClasses',

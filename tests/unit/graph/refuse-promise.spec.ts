@@ -24,11 +24,11 @@ const refusal = (where: string) => ({
 test('an async function is refused, and not compiled to a program without outputs', async () => {
   await expect(compile(asyncStep, inputs, { runtime })).rejects.toMatchObject(refusal('compile'))
   await expect(compileAccumulated(asyncStep, inputs, { runtime, steps: 2 })).rejects.toMatchObject(
-    refusal('compile'),
+    refusal('compileAccumulated'),
   )
   await expect(
     runEagerly(runtime, asyncStep, inputs, { x: new Float32Array(2) }),
-  ).rejects.toMatchObject(refusal('compile'))
+  ).rejects.toMatchObject(refusal('runEagerly'))
 })
 
 test('one that throws is refused by the same words, and leaves no unhandled rejection', async () => {
