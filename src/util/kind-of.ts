@@ -25,10 +25,12 @@ export function kindOf(value: unknown): string {
       ? `${tensor} of ${kindOf(Reflect.get(value, 'data'))}`
       : tensor
   }
-  if (tagOf(value) !== 'Object') return withArticle(clipped(tagOf(value)))
-  const fields = clipped(Object.keys(value).join(', ')) || 'no fields'
-  // An object without a prototype has no constructor.
-  return `${withArticle(isPlain(value) ? 'object' : clipped(String(value.constructor?.name)))} with ${fields}`
+  if (isPlain(value))
+    return `an object with ${clipped(Object.keys(value).join(', ')) || 'no fields'}`
+  const tag = tagOf(value)
+  return tag === 'Object'
+    ? `an instance of ${clipped(value.constructor.name)}`
+    : `a ${clipped(tag)}`
 }
 
 /** A noun, or the name of a class, after "a" or "an". */

@@ -5,8 +5,6 @@ import { isPlain, isRecord, quoted } from './kind-of.ts'
 /** The longest list of options of the library has 320. units: characters. */
 const maxNames = 400
 
-const has = (name: string) => (value: unknown) => isRecord(value) && name in value
-
 /** What an option may be that `checkOptions` checks, by JavaScript's word for it or a function, with how to say it. */
 const kinds = {
   flag: ['boolean', 'true or false'],
@@ -14,9 +12,7 @@ const kinds = {
   list: [Array.isArray, 'a list'],
   object: [isPlain, 'an object with values by name'],
   size: [(value: number) => isCount(value), 'a whole number above 0'],
-  store: [has('compareSet'), 'a store'],
-  group: [has('takeSequence'), 'a group'],
-  env: [has('after'), 'an Env'],
+  group: [(value: unknown) => isRecord(value) && 'takeSequence' in value, 'a group'],
 } as const satisfies Record<string, readonly [string | ((value: never) => boolean), string]>
 
 type Kind = keyof typeof kinds | 'function' | 'number'

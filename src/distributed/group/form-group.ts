@@ -9,7 +9,7 @@ import { systemEnv } from '../../util/env.ts'
 import { ArgumentTypeError, messageOf, PeerError, TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import { injectedName } from '../../util/injected.ts'
-import { isOf, isSignal, quoted } from '../../util/kind-of.ts'
+import { isOf, isRecord, isSignal, quoted } from '../../util/kind-of.ts'
 import { log } from '../../util/log.ts'
 import { checkArgument, checkChoice, checkOptions, checkTimeout } from '../../util/options.ts'
 import { checkPlace, joinLinks } from '../link/join-links.ts'
@@ -232,7 +232,7 @@ function check(where: string, options: InitProcessGroupOptions): void {
   checkOptions(where, options, {
     backend: 'text',
     initMethod: 'text',
-    store: 'store',
+    store: true,
     rank: true,
     worldSize: true,
     topology: true,
@@ -247,7 +247,9 @@ function check(where: string, options: InitProcessGroupOptions): void {
     onspan: 'function',
     signal: true,
   })
-  const { links, page, signal } = options
+  const { links, page, signal, store } = options
+  const isStore = (store ?? undefined) === undefined || (isRecord(store) && 'compareSet' in store)
+  checkArgument(where, 'store', store, isStore, 'a store')
   const isPort = page === undefined || page === null || isOf(page, MessagePort)
   checkArgument(where, 'page', page, isPort, 'the MessagePort that lendPage() returns')
   checkArgument(where, 'signal', signal, isSignal(signal), 'an AbortSignal')

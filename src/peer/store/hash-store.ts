@@ -1,6 +1,7 @@
 import { type Env, systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
-import { checkOptions } from '../../util/options.ts'
+import { isRecord } from '../../util/kind-of.ts'
+import { checkArgument, checkOptions } from '../../util/options.ts'
 import { bytesOf, checkAmount, checkTimeout, keysOf, lateError, nameOf } from './check-arguments.ts'
 import { KeyTable } from './key-table.ts'
 import { defaultTimeoutMs, type Store } from './store.ts'
@@ -27,8 +28,9 @@ export class HashStore extends TimedStore implements Store {
     super()
     const { timeoutMs = defaultTimeoutMs, env = systemEnv } = checkOptions('HashStore', options, {
       timeoutMs: true,
-      env: 'env',
+      env: true,
     })
+    checkArgument('HashStore', 'env', env, isRecord(env) && 'after' in env, 'an Env')
     this.table = new KeyTable(env)
     this.timeoutMs = timeoutMs
   }
