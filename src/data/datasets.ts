@@ -1,9 +1,10 @@
 import { clipped } from '../util/clipped.ts'
 import { ArgumentTypeError, DataError, ShapeError } from '../util/errors.ts'
-import { isDetached, isRecord, kindOf, quoted, withArticle } from '../util/kind-of.ts'
+import { isDetached, isRecord, kindOf, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkNumber, checkOptions } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 import { countElements, formatShape } from '../util/shape.ts'
+import { withArticle } from '../util/with-article.ts'
 import type { DatasetDescription, FileArray } from './descriptions.ts'
 import {
   checkElements,

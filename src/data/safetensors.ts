@@ -1,15 +1,7 @@
 import { clipped, clippedName } from '../util/clipped.ts'
-import {
-  isDetached,
-  isIterable,
-  isOf,
-  isPlain,
-  isRecord,
-  isText,
-  quoted,
-  withArticle,
-} from '../util/kind-of.ts'
+import { isDetached, isIterable, isOf, isPlain, isRecord, isText, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkText } from '../util/options.ts'
+import { withArticle } from '../util/with-article.ts'
 import { asBytes, type OpenFile } from './byte-source.ts'
 import { elementArrays, type SafetensorsDtype } from './elements.ts'
 import { foreignBytes, foreignFile } from './foreign.ts'

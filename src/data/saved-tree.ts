@@ -1,7 +1,8 @@
 import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { isDetached, isOf, isPlain, kindOf, quoted, withArticle } from '../util/kind-of.ts'
+import { isDetached, isOf, isPlain, kindOf, quoted } from '../util/kind-of.ts'
 import { checkArgument } from '../util/options.ts'
+import { withArticle } from '../util/with-article.ts'
 import type { SafetensorsDtype } from './elements.ts'
 import { readSafetensors, type SafeTensor, writeSafetensors } from './safetensors.ts'
 

@@ -33,10 +33,6 @@ export function kindOf(value: unknown): string {
     : `a ${clipped(tag)}`
 }
 
-/** A noun, or the name of a class, after "a" or "an". */
-export const withArticle = (noun: string): string =>
-  `${/^(?!uint)[aeiou]/i.test(noun) ? 'an' : 'a'} ${noun}`
-
 /** Returns whether it has values by name. */
 export const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)

@@ -2,8 +2,9 @@ import type { Parameter } from '../../graph/trace/parameter.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { clipped } from '../../util/clipped.ts'
 import { DataError, TabringError } from '../../util/errors.ts'
-import { isOf, isRecord, withArticle } from '../../util/kind-of.ts'
+import { isOf, isRecord } from '../../util/kind-of.ts'
 import { checkArgument, isCount } from '../../util/options.ts'
+import { withArticle } from '../../util/with-article.ts'
 import { GradBucket } from './grad-bucket.ts'
 
 /** State of a communication hook, over all ranks. */

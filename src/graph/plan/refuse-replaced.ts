@@ -1,5 +1,5 @@
 import { TabringError } from '../../util/errors.ts'
-import { withArticle } from '../../util/kind-of.ts'
+import { withArticle } from '../../util/with-article.ts'
 import type { Moded } from '../trace/trace.ts'
 import {
   type GraphNode,

@@ -1,7 +1,7 @@
 import { StagedTensor } from '../../gpu/staging.ts'
 import { clipped } from '../../util/clipped.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
-import { isOf, isTexts, kindOf, withArticle } from '../../util/kind-of.ts'
+import { isOf, isTexts, kindOf } from '../../util/kind-of.ts'
 import { checkRecord } from '../../util/options.ts'
 import { ownOf } from '../../util/own-of.ts'
 import {
@@ -12,6 +12,7 @@ import {
   sameShape,
   type TensorType,
 } from '../../util/shape.ts'
+import { withArticle } from '../../util/with-article.ts'
 import type { GivenInputs, HostData } from '../memory/host-values.ts'
 import { checkIndices } from '../trace/index-bounds.ts'
 import type { InputTypes, Outputs, Prepared } from './prepare.ts'

@@ -8,7 +8,7 @@ import {
   sameHardware,
 } from '../../util/device.ts'
 import { ArgumentTypeError, invariant, ShapeError, TabringError } from '../../util/errors.ts'
-import { countOf, kindOf, withArticle } from '../../util/kind-of.ts'
+import { countOf, kindOf } from '../../util/kind-of.ts'
 import { countArguments } from '../../util/plain-callers.ts'
 import {
   countElements,
@@ -17,6 +17,7 @@ import {
   type Shape,
   type TensorType,
 } from '../../util/shape.ts'
+import { withArticle } from '../../util/with-article.ts'
 import { deviceOf, type Memory } from '../memory/memory-device.ts'
 import { Pool, poolAlignment, type StoredData } from '../memory/pool.ts'
 import { requireDevice } from '../memory/require-device.ts'
