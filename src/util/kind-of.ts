@@ -29,7 +29,7 @@ export function kindOf(value: unknown): string {
     return `an object with ${clipped(Object.keys(value).join(', ')) || 'no fields'}`
   const tag = tagOf(value)
   return tag === 'Object'
-    ? `an instance of ${clipped(value.constructor.name)}`
+    ? `an object of ${clipped(value.constructor.name)}`
     : `a ${clipped(tag)}`
 }
 

@@ -24,7 +24,7 @@ const cases: [value: unknown, kind: string, quote: string][] = [
   [[Symbol('s')], 'a plain array of 1', 'a plain array of 1'],
   [Float32Array.of(1, 2), 'Float32Array of 2', 'Float32Array of 2'],
   [Object.create(null), 'an object with no fields', 'an object with no fields'],
-  [new Options(), 'an instance of Options', 'an instance of Options'],
+  [new Options(), 'an object of Options', 'an object of Options'],
   [new Map([['x', 1]]), 'a Map', 'a Map'],
   [Promise.resolve(1), 'a promise, which lacks an await', 'a promise, which lacks an await'],
   [new URL('https://a.b/c'), 'the URL https://a.b/c', 'the URL https://a.b/c'],
