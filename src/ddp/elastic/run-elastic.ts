@@ -2,14 +2,19 @@ import type { SavedState } from '../../data/saved-tree.ts'
 import { defaultGroup, destroyProcessGroup } from '../../distributed/group/default-group.ts'
 import type { InitProcessGroupOptions } from '../../distributed/group/form-group.ts'
 import { initProcessGroup } from '../../distributed/group/process-group.ts'
-import { endsGroup, type GroupEnds } from '../../distributed/launcher/next-group.ts'
+import {
+  endsGroup,
+  type GroupEnds,
+  groupEndsName,
+  nextGroupName,
+} from '../../distributed/launcher/next-group.ts'
+import { takeVariables } from '../../distributed/rendezvous/env.ts'
 import { randomLayers, resetRandomLayers } from '../../graph/trace/random.ts'
 import { getRngState, setRngState } from '../../nn/init.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { log } from '../../util/log.ts'
 import { checkArgument, checkRecord } from '../../util/options.ts'
 import type { CheckpointState, Parts } from '../checkpoint/checkpoint-file.ts'
-import { elasticLauncher } from './own-launcher.ts'
 import { RunMemory } from './run-memory.ts'
 
 /** Argument of `runElastic`'s training function. Valid until that ends. */
@@ -114,3 +119,55 @@ export async function runElastic(
 /** Tells whether the group or the device has failed, and not the function. */
 const isOfGroup = (thrown: unknown): boolean =>
   defaultGroup()?.error !== undefined || (thrown instanceof TabringError && endsGroup(thrown.code))
+
+const page = globalThis as unknown as {
+  [nextGroupName]?: (isDone?: boolean) => Promise<string>
+  [groupEndsName]?: (words: GroupEnds) => void
+}
+
+/** A launcher with `--elastic`, which opened this tab and says which group comes next. */
+interface ElasticLauncher {
+  /**
+   * Asks for this rank's next group, and sets the variables of `env` for it. Resolves when the group is decided; `onEnds` then hears that it
+   * ends.
+   */
+  nextGroup(onEnds: (words: GroupEnds) => void): Promise<void>
+  /** Training has ended well on this rank. */
+  done(): Promise<void>
+}
+
+const used = new WeakSet<object>()
+
+/**
+ * The launcher of this tab; undefined if it has none with `--elastic`.
+ *
+ * errors: `graph.misuse` in a second run: a tab that is opened again would take the first one for it.
+ */
+function elasticLauncher(): ElasticLauncher | undefined {
+  const { [nextGroupName]: ask } = page
+  if (!ask) return undefined
+  if (used.has(ask))
+    throw new TabringError(
+      'graph.misuse',
+      'runElastic: it can be called only once under --elastic. Do all training in one function, and commit how far it is.',
+    )
+  used.add(ask)
+  return {
+    async nextGroup(onEnds) {
+      const early: GroupEnds[] = []
+      page[groupEndsName] = (words) => early.push(words)
+      const variables: Record<string, string> = JSON.parse(await ask())
+      takeVariables(variables)
+      const take = (words: GroupEnds) => {
+        // Said of an earlier group, and late.
+        if (String(words.group) === variables.RESTART_COUNT) onEnds(words)
+      }
+      page[groupEndsName] = take
+      early.forEach(take)
+    },
+    async done() {
+      page[groupEndsName] = () => undefined
+      await ask(true)
+    },
+  }
+}

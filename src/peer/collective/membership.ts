@@ -97,44 +97,7 @@ export class Membership {
         `process group: expected a rank from 0 to ${size - 1}, got ${rank}. Correct the rank or the size.`,
       )
     const attempt = (action: () => void, group?: number) => void this.attempt(action, group)
-    this.peers = new Peers({
-      rank,
-      size,
-      epoch,
-      links,
-      env,
-      config: session,
-      events: {
-        onframe: (from, header, message) => {
-          if (this.failure) return
-          const thrown = this.attempt(
-            () => this.collectives.receive(from, header, message),
-            header.group,
-          )
-          // Its session ends the link: who has sent a wrong frame may do so in each group that follows.
-          if (thrown instanceof PeerError && thrown.code === 'peer.protocol') throw thrown
-        },
-        onabort: (from, received) => {
-          // No rank has a group before all have begun to make it.
-          if (received.group >= this.groups)
-            throw new PeerError(
-              'peer.protocol',
-              `expected ABORT of one of ${this.groups} groups, got group ${received.group}`,
-            )
-          // Any rank may send any number: one that is no rank names nobody.
-          const lost = received.lost !== null && received.lost < this.size ? received.lost : null
-          this.end(withRank({ ...received, lost }, from.peerRank), undefined, from)
-        },
-        onwritable: () => attempt(() => this.collectives.pump()),
-        onsuspect: (who, isSuspect, silentMs) => events.onsuspect(who, isSuspect, silentMs),
-        onerror: (error) => this.fail(error),
-        onend: (from, end) => {
-          // Where the other side does not answer a goodbye the link ends by us; nobody is lost by that.
-          const isLeft = this.isDestroyed || (this.isLeaving && end.why === 'local')
-          if (!this.failure && !isLeft) attempt(() => this.collectives.lose(from, end))
-        },
-      },
-    })
+    this.peers = new Peers({ rank, size, epoch, links, env, config: session })
     this.collectives = new Collectives({
       rank,
       env,
@@ -144,6 +107,38 @@ export class Membership {
       onspan,
       attempt,
     })
+    for (const one of this.peers.sessions) this.listenTo(one)
+  }
+
+  private listenTo(session: Session): void {
+    const { peerRank } = session
+    session.onframe = (header, message) => {
+      if (this.failure) return
+      const receive = () => this.collectives.receive(session, header, message)
+      const thrown = this.attempt(receive, header.group)
+      // The session ends its link: who has sent a wrong frame may do so in each group that follows.
+      if (thrown instanceof PeerError && thrown.code === 'peer.protocol') throw thrown
+    }
+    session.onabort = (received) => {
+      // No rank has a group before all have begun to make it.
+      if (received.group >= this.groups)
+        throw new PeerError(
+          'peer.protocol',
+          `expected ABORT of one of ${this.groups} groups, got group ${received.group}`,
+        )
+      // Any rank may send any number: one that is no rank names nobody.
+      const lost = received.lost !== null && received.lost < this.size ? received.lost : null
+      this.end(withRank({ ...received, lost }, peerRank), undefined, session)
+    }
+    session.onwritable = () => this.attempt(() => this.collectives.pump())
+    session.onsuspect = (isSuspect, silentMs) =>
+      this.events.onsuspect(peerRank, isSuspect, silentMs)
+    session.onerror = (error) => this.fail(error)
+    session.onend = (end) => {
+      // Where the other side does not answer a goodbye the link ends by us; nobody is lost by that.
+      const isLeft = this.isDestroyed || (this.isLeaving && end.why === 'local')
+      if (!this.failure && !isLeft) this.attempt(() => this.collectives.lose(session, end))
+    }
   }
 
   /** True if this rank leaves, or has left. */
@@ -181,7 +176,7 @@ export class Membership {
     if (isOfAll) this.failure = error
     // Before anything that may fail: those that wait here hear of the end.
     this.collectives.close(record, error)
-    this.peers.sendAbort(record, from)
+    for (const session of this.peers.sessions) if (session !== from) session.sendAbort(record)
     if (!isOfAll) return
     this.settleFailed(error)
     this.events.onfailure(error)

@@ -1,21 +1,11 @@
 import type { Env } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
-import type { Link, LinkEnd } from '../link/link.ts'
-import { type AbortRecord, encodeFingerprint, type FrameHeader } from '../link/wire.ts'
+import type { Link } from '../link/link.ts'
+import { encodeFingerprint } from '../link/wire.ts'
 import type { FrameStart } from '../session/frames.ts'
 import { Session } from '../session/session.ts'
 import type { SessionConfig, SessionStats } from '../session/session-config.ts'
 import type { Run } from './pending-collectives.ts'
-
-/** Events of the sessions; see `Session`. */
-export interface PeerEvents {
-  onframe: (session: Session, header: FrameHeader, message: Uint8Array<ArrayBuffer>) => void
-  onabort: (session: Session, record: AbortRecord) => void
-  onwritable: () => void
-  onsuspect: (rank: number, isSuspect: boolean, silentMs: number) => void
-  onerror: (error: PeerError) => void
-  onend: (session: Session, end: LinkEnd) => void
-}
 
 export interface PeersOptions {
   rank: number
@@ -25,7 +15,6 @@ export interface PeersOptions {
   links: Map<number, Link>
   env: Env
   config: Partial<SessionConfig>
-  events: PeerEvents
 }
 
 /** The sessions with the ranks that this one is linked to: its neighbours in the ring, and others where more links were formed. */
@@ -47,9 +36,10 @@ export class Peers {
         'peer.unreachable',
         `process group: rank ${rank} has no link to its neighbour rank ${missing}, only to [${[...links.keys()].join(', ')}]. Link each rank to its neighbours in the ring.`,
       )
-    for (const [peerRank, link] of links) {
-      if (size > 1) this.byRank.set(peerRank, openSession(options, link, peerRank))
-    }
+    const { epoch, env, config } = options
+    if (size > 1)
+      for (const [peerRank, link] of links)
+        this.byRank.set(peerRank, new Session({ link, env, epoch, rank, peerRank, size, config }))
     this.sessions = [...this.byRank.values()]
   }
 
@@ -104,11 +94,6 @@ export class Peers {
     return Math.max(0, ...this.sessions.map((session) => session.stoodStillMs))
   }
 
-  /** To all but the one that it came from. */
-  sendAbort(record: AbortRecord, from?: Session): void {
-    for (const session of this.sessions) if (session !== from) session.sendAbort(record)
-  }
-
   /** A snapshot, by rank. */
   stats(): Map<number, SessionStats> {
     return new Map(this.sessions.map(({ peerRank, stats }) => [peerRank, { ...stats }]))
@@ -126,16 +111,4 @@ export class Peers {
 /** This rank and those before it that have begun; the next one needs no more than N - 2, since it hears of the others itself. */
 function begunUpTo({ begunBefore, ring }: Run): number {
   return ring ? Math.max(1, Math.min(begunBefore + 1, ring.size - 2)) : 1
-}
-
-function openSession(options: PeersOptions, link: Link, peerRank: number): Session {
-  const { rank, size, epoch, env, config, events } = options
-  const session = new Session({ link, env, epoch, rank, peerRank, size, config })
-  session.onframe = (header, message) => events.onframe(session, header, message)
-  session.onabort = (record) => events.onabort(session, record)
-  session.onwritable = events.onwritable
-  session.onsuspect = (isSuspect, silentMs) => events.onsuspect(peerRank, isSuspect, silentMs)
-  session.onerror = events.onerror
-  session.onend = (end) => events.onend(session, end)
-  return session
 }

@@ -1,6 +1,10 @@
+import * as v from 'valibot'
+import { giverAmong, type StatesDiffered } from '../../ddp/committed/committed-states.ts'
+import type { SharedBytes } from '../../ddp/committed/share-bytes.ts'
 import { isDiverged } from '../../ddp/exact/state-fingerprint.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import { withoutEpoch } from '../../peer/collective/failure.ts'
+import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
 import {
@@ -12,9 +16,11 @@ import {
   TabringError,
 } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
-import type { KeptStates } from '../saves/kept-states.ts'
+import { longestTimeoutMs } from '../../util/options.ts'
+import { type KeptStates, maxKept } from '../saves/kept-states.ts'
+import { hashOfState } from '../saves/state-hash.ts'
 import { Eviction } from './eviction.ts'
-import { type Brought, type Settled, synchronizeStates } from './synchronize-states.ts'
+import { transferLimitMs } from './phase-timeouts.ts'
 
 /** How long a device that fails may take to say that it is lost. */
 const lossWordMs = 2000
@@ -41,6 +47,52 @@ export const isRankLost = (error: unknown): boolean =>
 
 /** Between two steps all ranks have kept their state, to continue in another group. */
 export class Regrouping extends Error {}
+
+/** Agreements of ranks when they form a group that follows another: the same on all of them. */
+export interface Settled {
+  /** The step from which they continue. */
+  readonly step: number
+  /** The step that is to be looked at, 0 for none. */
+  readonly suspect: number
+  /** How many times in a row the ranks went back without progress. */
+  readonly losses: number
+  /** By rank: how many of these were by its device or its state. */
+  readonly faults: readonly number[]
+  /** The step to which they did so last. */
+  readonly wentBackTo: number
+  /** The rank that has what a person gave, where another lacks it. */
+  readonly giver: number | undefined
+  /** True if the run has had other ranks than those that began it. */
+  readonly hasOtherRanks: boolean
+  /** Of an exact run: ranks held other states of that step. */
+  readonly differed?: StatesDiffered
+  /** On a rank that joins: how long each of what it takes from the others may take. units: ms. */
+  readonly limitMs?: number
+}
+
+const whole = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
+/** Report of a rank to the others, who have no other proof of it. */
+const reportSchema = v.strictObject({
+  suspect: whole,
+  losses: whole,
+  /** How many times in a row the ranks went back by its device or its state. */
+  faults: whole,
+  wentBackTo: whole,
+  /** True if it has what a person gave. */
+  hasGiven: v.boolean(),
+  hasOtherRanks: v.boolean(),
+  /** How long its steps took. A newcomer waits some times as long. */
+  stepMs: v.optional(v.pipe(v.number(), v.minValue(0), v.maxValue(longestTimeoutMs / 8))),
+  held: v.pipe(
+    v.array(v.strictObject({ step: whole, hash: v.pipe(v.string(), v.maxLength(16)) })),
+    v.maxLength(maxKept),
+  ),
+})
+type Report = v.InferOutput<typeof reportSchema>
+const isReport = (received: unknown): received is Report => v.is(reportSchema, received)
+
+/** Facts that a rank brings besides the states that it has kept. */
+type Brought = Omit<Report, 'held'>
 
 /** Facts that a rank brings besides the counts kept here. */
 type BroughtBesides = Omit<Brought, 'losses' | 'faults' | 'wentBackTo'>
@@ -124,7 +176,7 @@ interface Loss {
  * The groups of a run, one after the other, on this rank: after a lost device, and where the run is elastic after a lost rank.
  *
  * With several ranks the loss ends their group: the rank that loses its device aborts it, so that nobody waits in vain. The ranks that are
- * left join a group that follows, settle the newest step that one of them has kept (synchronize-states.ts), and continue from there. Ranks that
+ * left join a group that follows, settle the newest step that one of them has kept (`synchronizeStates`), and continue from there. Ranks that
  * have a new device to open do so in that group, where the others wait for them.
  */
 export class RunGroups {
@@ -383,3 +435,43 @@ const deviceLoss = ({ ended, text = '' }: Loss): Settled['differed'] =>
 /** A command on a device that is about to be lost fails with an error of ours, or with one of the browser's. */
 const mayBeLoss = (error: unknown): boolean =>
   !(error instanceof TabringError) || error.code.startsWith('gpu.')
+
+/**
+ * Settles the newest step that any rank has kept, and brings that state to those that lack it; later ones are forgotten. All ranks of a new
+ * group call it first. `isExact`: ranks that hold another state of that step than most count among those that lack it (`agreeOnState`).
+ *
+ * errors: the group's; those of `unpackState`; `peer.protocol` for a state of another step or one too large; `peer.timeout` on a newcomer that
+ * does not get it in time: the others continue without it.
+ */
+export async function synchronizeStates(
+  group: ProcessGroup,
+  kept: KeptStates,
+  own: Brought,
+  isExact: boolean,
+  onProgress?: SharedBytes['onProgress'],
+): Promise<Settled> {
+  const held = kept.held(isExact ? hashOfState : undefined)
+  const received = await gatherJson('what the ranks have kept', group, { ...own, held }, isReport)
+  const max = (read: (one: Report) => number) => Math.max(0, ...received.map(read))
+  const isNew = held.length === 0 && received.some((one) => one.held.length > 0)
+  const limitMs = isNew ? transferLimitMs(max(({ stepMs = 0 }) => stepMs)) : undefined
+  const heldByRank = received.map((one) => one.held)
+  const { step, differed } = await kept.synchronize(group, heldByRank, { limitMs, onProgress })
+  return {
+    step,
+    suspect: max(({ suspect }) => suspect),
+    losses: max(({ losses }) => losses),
+    faults: received.map(
+      ({ faults }, rank) => faults + Number(isAtFault(differed, rank, group.size)),
+    ),
+    wentBackTo: max(({ wentBackTo }) => wentBackTo),
+    ...(differed && { differed }),
+    giver: giverAmong(received.map(({ hasGiven }) => hasGiven)),
+    hasOtherRanks: received.some(({ hasOtherRanks }) => hasOtherRanks),
+    ...(limitMs !== undefined && { limitMs }),
+  }
+}
+
+/** Tells whether a rank had another state than most. */
+const isAtFault = (differed: StatesDiffered | undefined, rank: number, size: number): boolean =>
+  differed !== undefined && 2 * differed.ranks.length < size && differed.ranks.includes(rank)

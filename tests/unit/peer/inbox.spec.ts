@@ -1,5 +1,9 @@
 import { expect, test } from 'vitest'
-import { Inbox, maxUncheckedBytes, maxWaitingBytes } from '../../../src/peer/elastic/inbox.ts'
+import {
+  Inbox,
+  maxUncheckedBytes,
+  maxWaitingBytes,
+} from '../../../src/peer/elastic/member-links.ts'
 
 /** An inbox whose first message is being checked until `check` is called. */
 function busy() {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { agreeOnState, type Held } from '../../../src/ddp/committed/agree-on-state.ts'
+import { agreeOnState, type Held } from '../../../src/ddp/committed/committed-states.ts'
 import type { KeptState } from '../../../src/trainer/saves/kept-state.ts'
 import { packState, unpackState } from '../../../src/trainer/saves/kept-states.ts'
 import { hashOfState } from '../../../src/trainer/saves/state-hash.ts'
