@@ -1,11 +1,100 @@
 import * as v from 'valibot'
 import { load, type SavedState, save } from '../../data/saved-tree.ts'
 import { CommittedStates } from '../../ddp/committed/committed-states.ts'
-import { areLimits } from '../../ddp/hooks/left-out.ts'
+import { areLimits, type LeftOutRanks, type Limits } from '../../ddp/hooks/left-out.ts'
+import type { Module, StateDict } from '../../nn/module.ts'
+import type { GradScaler, GradScalerState } from '../../optim/grad-scaler.ts'
+import type { Optimizer } from '../../optim/optimizer.ts'
+import type { OptimizerStateDict } from '../../optim/state-dict.ts'
+import type { ProcessGroup } from '../../peer/group/group.ts'
 import { DataError } from '../../util/errors.ts'
 import { isRecord } from '../../util/kind-of.ts'
-import { runLogIn } from '../watch/run-log.ts'
-import type { KeptState } from './kept-state.ts'
+import type { RunRecord } from '../watch/run-events.ts'
+import { type RunLogFile, runLogIn } from '../watch/run-log.ts'
+
+/** How far a run has come. */
+export interface Progress {
+  /** Steps done. */
+  readonly step: number
+  /** Samples that this rank trained on. */
+  readonly samples: number
+  readonly loss: number
+  /** Of the last evaluation; NaN before the first. */
+  readonly value: number
+  /** Of all evaluations so far. */
+  readonly best: number
+}
+
+/** A run at some step, on the host: all that it takes to continue from there on any ranks, and on the same ranks bit for bit. */
+export interface KeptState {
+  readonly progress: Progress
+  readonly model: StateDict
+  readonly optimizer: OptimizerStateDict
+  /** Of the loss scale, where there is one. */
+  readonly scaler: GradScalerState | undefined
+  /** Of gradients, where not all ranks' count. */
+  readonly limits?: Limits
+  /** Of a run with `exact`, so far. */
+  readonly log: RunLogFile | undefined
+}
+
+export const beginning: Progress = {
+  step: 0,
+  samples: 0,
+  loss: Number.NaN,
+  value: Number.NaN,
+  best: Number.NaN,
+}
+
+/** Parts of a run that its next step changes, without its inputs. */
+export interface RunParts {
+  readonly model: Module
+  readonly optimizer: Pick<Optimizer, 'stateDict' | 'loadStateDict'> & {
+    readonly paramGroups: readonly { lr: number }[]
+  }
+  /** In float16. */
+  readonly scaler?: Pick<GradScaler, 'stateDict' | 'loadStateDict'>
+  /** Among strangers. */
+  readonly limits?: Pick<LeftOutRanks, 'stateDict' | 'loadStateDict' | 'agree'>
+}
+
+/** A run whose step has been compiled. */
+export interface CompiledRun {
+  readonly group: ProcessGroup
+  readonly parts: RunParts
+  readonly record: RunRecord
+  /** Training samples. */
+  readonly samples: number
+  /** Steps. */
+  readonly perEpoch: number
+}
+
+/** Reads everything that the next step depends on. All ranks call it between the same steps: each gets the whole. errors: the group's. */
+export async function keepState(
+  { model, optimizer, scaler, limits }: RunParts,
+  progress: Progress,
+  log?: RunLogFile,
+): Promise<KeptState> {
+  return {
+    progress,
+    model: await model.stateDict(),
+    optimizer: await optimizer.stateDict(),
+    scaler: await scaler?.stateDict(),
+    ...(limits && { limits: limits.stateDict() }),
+    log,
+  }
+}
+
+/** Puts a kept state into the parts of a run whose step has been compiled. */
+export function restoreState(
+  { model, optimizer, scaler, limits }: RunParts,
+  kept: KeptState,
+): void {
+  model.loadStateDict(kept.model)
+  optimizer.loadStateDict(kept.optimizer)
+  if (kept.scaler) scaler?.loadStateDict(kept.scaler)
+  if (kept.limits) limits?.loadStateDict(kept.limits)
+}
 
 const whole = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
 /** NaN and Infinity, too. */

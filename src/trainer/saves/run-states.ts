@@ -9,11 +9,11 @@ import type { RunLog, RunLogFile } from '../watch/run-log.ts'
 import {
   beginning,
   type CompiledRun,
+  KeptStates,
   keepState,
   type Progress,
   restoreState,
-} from './kept-state.ts'
-import { KeptStates } from './kept-states.ts'
+} from './kept-states.ts'
 import type { CheckpointPlace, ResumedRun } from './run-checkpoint.ts'
 import { type SavedFile, Saves } from './save-requests.ts'
 

@@ -51,3 +51,17 @@ test('docs/tour.md explains a step in at most 25 files and 3,000 lines', () => {
   expect(all.length).toBeGreaterThan(20)
   expect(sum, table).toBeLessThanOrEqual(3000)
 })
+
+test('docs/how-it-works/rooms-and-links.md leads from a closed channel to the next step in at most 15 files', () => {
+  const text = readFileSync(join(repository, 'docs/how-it-works/rooms-and-links.md'), 'utf8')
+  const [, section = ''] = text.split(/^### The way of a lost tab.*|^A tab that loses the server/m)
+  const files = new Set(
+    [...section.matchAll(/\(\.\.\/\.\.\/(src\/[^)]+)\)/g)].map(([, file]) => file!),
+  )
+  expect(files.size).toBeGreaterThan(10)
+  expect(files.size, [...files].join('\n')).toBeLessThanOrEqual(15)
+  for (const [, file, names] of section.matchAll(
+    /\((?:\.\.\/)+(src[^)]+)\): ((?:`#?\w+`(?: and )?)+)/g,
+  ))
+    for (const [, name] of names!.matchAll(/`(#?\w+)`/g)) linesOf(file!, name!)
+})

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest'
 import { agreeOnState, type Held } from '../../../src/ddp/committed/committed-states.ts'
-import type { KeptState } from '../../../src/trainer/saves/kept-state.ts'
-import { packState, unpackState } from '../../../src/trainer/saves/kept-states.ts'
+import { type KeptState, packState, unpackState } from '../../../src/trainer/saves/kept-states.ts'
 import { hashOfState } from '../../../src/trainer/saves/state-hash.ts'
 
 /** `72a 50x`: the states that a rank has kept, by step and hash. */

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest'
 import { save } from '../../../src/data/saved-tree.ts'
-import type { KeptState } from '../../../src/trainer/saves/kept-state.ts'
-import { packState, unpackState } from '../../../src/trainer/saves/kept-states.ts'
+import { type KeptState, packState, unpackState } from '../../../src/trainer/saves/kept-states.ts'
 import { RunLog } from '../../../src/trainer/watch/run-log.ts'
 
 const progress = { step: 7, samples: 9, loss: 0.5, value: Number.NaN, best: -Infinity }

@@ -2,8 +2,12 @@ import { expect, test } from 'vitest'
 import { shareBytes } from '../../../src/ddp/committed/share-bytes.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { synchronizeStates } from '../../../src/trainer/loop/run-groups.ts'
-import { beginning, type KeptState } from '../../../src/trainer/saves/kept-state.ts'
-import { KeptStates, packState } from '../../../src/trainer/saves/kept-states.ts'
+import {
+  beginning,
+  type KeptState,
+  KeptStates,
+  packState,
+} from '../../../src/trainer/saves/kept-states.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { ringOf } from '../../support/process-ring.ts'
