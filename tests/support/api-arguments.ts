@@ -452,12 +452,6 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   ResNet: () => [block(), [1, 1, 1, 1], { numClasses: 2, smallInputs: true, width: 2 }],
   spectralNorm: () => [linear(), {}],
   addModulePrefix: () => [{}, 'module.'],
-  Adagrad: () => [parameters(), { lr: 0.1 }],
-  Adam: () => [parameters(), { lr: 0.1 }],
-  AdamW: () => [parameters(), { lr: 0.1 }],
-  Lion: () => [parameters(), { lr: 0.1 }],
-  RMSprop: () => [parameters(), { lr: 0.1 }],
-  SGD: () => [parameters(), { lr: 0.1 }],
   ExponentialMovingAverage: () => [parameters(), {}],
   LRScheduler: () => [sgd()],
   ChainedScheduler: () => [[exponential()]],
@@ -569,14 +563,19 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
 
 /** The same of an export that is no function of tensors. */
 export function otherArguments(name: string): unknown[] {
-  return Object.hasOwn(ofOthers, name) ? ofOthers[name]() : []
+  if (Object.hasOwn(ofOthers, name)) return ofOthers[name]()
+  return optimizers.includes(name) ? [parameters(), { lr: 0.1 }] : []
 }
+
+const optimizers = exported.flatMap(([name, value]) =>
+  value.prototype instanceof api.Optimizer ? [name] : [],
+)
 
 /** Exports that work without their arguments. */
 const withoutArguments = `bytePairTokenizer opfsFileStore randomHorizontalFlip launcherFolder Int8State
-  PowerSgdState isBackendAvailable getProcessGroup HashStore GELU LeakyReLU Sigmoid SiLU Softplus Tanh
-  ModuleDict ModuleList Dropout ReLU BCELoss BCEWithLogitsLoss CrossEntropyLoss HuberLoss KLDivLoss L1Loss
-  MSELoss NLLLoss SmoothL1Loss cnn mlp Module Sequential GradScaler ColwiseParallel
+  PowerSgdState isBackendAvailable getProcessGroup HashStore GELU LeakyReLU Softplus
+  ModuleDict ModuleList Dropout BCELoss BCEWithLogitsLoss CrossEntropyLoss HuberLoss KLDivLoss L1Loss
+  MSELoss NLLLoss SmoothL1Loss cnn mlp Sequential GradScaler ColwiseParallel
   RowwiseParallel exportTrace`
 
 /** Those of which arguments are known. */
@@ -586,4 +585,5 @@ export const namesWithArguments: readonly string[] = [
   ...two,
   ...Object.keys(ofTensors),
   ...Object.keys(ofOthers),
+  ...optimizers,
 ]

@@ -117,10 +117,10 @@ export function publicFields(
 
 export const isLayer = (value: Callable): boolean => value.prototype instanceof api.Module
 
-/** Layers whose options, if any, say only which parameters they have, and models that are made of layers. */
+/** Layers whose options say only which parameters they have, and models that are made of layers. */
 export const withoutSettings: readonly string[] =
-  `CharRnn DataParallel DistributedDataParallel ModuleDict ModuleList ReLU ResNet RotaryEmbedding
-  Sequential SiLU Sigmoid Tanh`.split(/\s+/)
+  `CharRnn DataParallel DistributedDataParallel ModuleDict ModuleList ResNet RotaryEmbedding
+  Sequential`.split(/\s+/)
 
 /** Layers with the settings that they show. */
 export const layerSettings = (): readonly {

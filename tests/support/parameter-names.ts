@@ -67,13 +67,14 @@ export const argumentCount = (value: Callable): number => countOf(parametersOf(v
 const countOf = (params: readonly Syntax[] = []): number =>
   params.at(-1)?.type === 'RestElement' ? Number.POSITIVE_INFINITY : params.length
 
-/** The name of the argument at a place, from 0; undefined for one without. */
+/** The name of the argument at a place, from 0; undefined for one without, and where the signature is `...none`. */
 export function parameterName(value: Callable, at: number): string | undefined {
   const parameters = parametersOf(value)
   const last = parameters.at(-1)
   const found = parameters[at] ?? (last?.type === 'RestElement' ? last : undefined)
   const plain = found?.type === 'AssignmentPattern' ? found.left : found
-  return (plain?.type === 'RestElement' ? plain.argument : plain)?.name
+  const name = (plain?.type === 'RestElement' ? plain.argument : plain)?.name
+  return name === 'none' ? undefined : name
 }
 
 /** Errors about what is around a call, whatever its arguments are. */
@@ -116,13 +117,6 @@ export function misnamed(name: string, error: unknown): string | undefined {
 
 /** Arguments that errors need not name, as `function argument`, by why. */
 export const unnamedArguments: Readonly<Record<string, readonly string[]>> = {
-  'stands for the arguments of a function without any': [
-    'ReLU none',
-    'Sigmoid none',
-    'SiLU none',
-    'Tanh none',
-    'Module none',
-  ],
   'is right as a whole: errors name the option, field or item in it': [
     'readCsv source',
     'Subset indices',

@@ -75,7 +75,10 @@ test('every export that takes arguments is in a table of them', () => {
       parameterName(value, 0) !== undefined &&
       ![name, name.replace(/^distributed\./, '')].some((one) => known.has(one)),
   )
-  expect(others.map(([name]) => name)).toEqual([])
+  expect(
+    others.map(([name]) => name),
+    'add each to a table of tests/support/api-arguments.ts',
+  ).toEqual([])
 })
 
 test('the table of unnamed arguments names only arguments', () => {

@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { ops } from '../../../src/kernels/index.ts'
+import { cases } from '../../../src/kernels/map/cases.ts'
 import type { Case, Op } from '../../../src/kernels/op.ts'
+import { scalarFunctions } from '../../../src/kernels/steps.ts'
 import { countElements } from '../../../src/util/shape.ts'
 
 // What every op's list of cases must hold, so that a new op cannot come without its edges.
@@ -70,4 +72,10 @@ describe.each(ops.map((op) => [op.name, op] as const))('the cases of %s', (name,
       expect(op.cases.some(isHeld)).toBe(!reason)
     })
   }
+})
+
+test('every elementwise function has a case of map', () => {
+  const used = cases.flatMap(({ attrs }) => attrs.steps.map(({ fn }) => fn))
+  const without = Object.keys(scalarFunctions).filter((name) => !used.some((fn) => fn === name))
+  expect(without, 'add a line to src/kernels/map/cases.ts').toEqual([])
 })
