@@ -1,5 +1,3 @@
-import { TabringError } from '../src/util/errors.ts'
-
 /** By default: what ends each tab soon is no accident. */
 export const fewRestarts = 3
 
@@ -23,13 +21,9 @@ export class Restarts {
 }
 
 /**
- * Whether the same run would fail in the same way: its settings or data are wrong, or with its samples and seed the loss is not a number. A
+ * Tells whether a run would fail in the same way again, by its error's code: its settings or data are wrong, or with its samples and seed the loss is not a number. A
  * device that does not suit it shows before the first step.
  */
-export const failsAgain = (reason: unknown, hasTrained: boolean): boolean =>
-  reason instanceof TabringError && codeFailsAgain(reason.code, hasTrained)
-
-/** The same of an error's code. */
-export const codeFailsAgain = (code: string, hasTrained: boolean): boolean =>
+export const failsAgain = (code: string, hasTrained: boolean): boolean =>
   /^(train\.nan|(config|shape)\..*|data\.(malformed|missing|checksum))$/.test(code) ||
   (!hasTrained && /^gpu\.(limit|unavailable)$/.test(code))

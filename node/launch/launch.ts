@@ -164,10 +164,7 @@ export async function launch(command: Command, signal: AbortSignal): Promise<Out
             const localRank = part.localRank + rank - part.firstRank
             const line = toSource(text)
             try {
-              const before = logs?.problem
               if (logs?.write(rank, localRank, stream, line) ?? true) show(line)
-              if (logs?.problem && !before)
-                note(`--log-dir: lines are missing in the files from now on: ${logs.problem}`)
             } catch (thrown) {
               failBy(thrown)
             }
@@ -205,12 +202,12 @@ async function openLogs(
     await makeFolder(path).catch((thrown) => {
       throw unwritable(path, thrown)
     })
-    return new LogFiles(path, tee, redirects)
+    return new LogFiles(path, tee, redirects, note)
   }
   if (tee === undefined && redirects === undefined) return null
   const folder = await mkdtemp(join(tmpdir(), 'tabring-logs-'))
   note(`the output of the ranks is in ${folder}`)
-  return new LogFiles(folder, tee, redirects)
+  return new LogFiles(folder, tee, redirects, note)
 }
 
 export const codeOf = (thrown: unknown) => (thrown instanceof TabringError ? thrown.code : '')

@@ -35,6 +35,7 @@ export class LogFiles {
     readonly folder: string,
     private readonly tee?: Streams,
     private readonly redirects?: Streams,
+    private readonly note: (line: string) => void = () => undefined,
   ) {}
 
   /** Writes a line where it belongs; returns whether it is to be shown as well; what cannot be written is shown. errors: `file.unwritable`, for a file that cannot be made. */
@@ -53,7 +54,10 @@ export class LogFiles {
       writeSync(file, `${stripVTControlCharacters(text)}\n`)
       return true
     } catch (thrown) {
-      this.problem ??= messageOf(thrown)
+      if (this.problem === undefined) {
+        this.problem = messageOf(thrown)
+        this.note(`--log-dir: lines are missing in the files from now on: ${this.problem}`)
+      }
       return false
     }
   }

@@ -102,7 +102,7 @@ export async function removeCheckpoint(folder: FileFolder, name: string): Promis
     await folder.remove(name)
     await writeManifest(folder, { version: 1, files, best, leftover })
   }
-  await (folder.withLock ? folder.withLock(remove) : remove())
+  await underLock(folder, remove)
 }
 
 /** Adds a file to the folder and returns its entry. Two tabs that save into one folder take turns. errors: the folder's. */
@@ -111,9 +111,12 @@ export async function putCheckpoint(
   contents: Uint8Array<ArrayBuffer>,
   options: PutOptions,
 ): Promise<CheckpointEntry> {
-  const put = () => putAlone(folder, contents, options)
-  return folder.withLock ? folder.withLock(put) : put()
+  return underLock(folder, () => putAlone(folder, contents, options))
 }
+
+/** Does the work while no other tab reads or writes the folder, where that has a lock. */
+export const underLock = <T>(folder: FileFolder, work: () => Promise<T>): Promise<T> =>
+  folder.withLock ? folder.withLock(work) : work()
 
 async function putAlone(
   folder: FileFolder,

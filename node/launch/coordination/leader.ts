@@ -1,6 +1,6 @@
 import type { Env } from '../../../src/util/env.ts'
 import { graceMs, isEcho, nearest } from '../../nearest-failure.ts'
-import { codeFailsAgain, type Restarts } from '../../restarts.ts'
+import { failsAgain, type Restarts } from '../../restarts.ts'
 import type { Failure, LauncherMember, Order, Part, Report } from './messages.ts'
 
 export interface LeaderOptions {
@@ -265,7 +265,7 @@ export class Leader {
     const { restarts, log } = this.#options
     const first = nearest(this.#failures)
     if (first) {
-      const isFinal = this.#hasLost || codeFailsAgain(first.code, first.hasTrained ?? true)
+      const isFinal = this.#hasLost || failsAgain(first.code, first.hasTrained ?? true)
       const restart = isFinal ? null : restarts.take()
       if (!restart) {
         this.#finish()

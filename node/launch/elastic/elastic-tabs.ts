@@ -2,7 +2,7 @@ import { groupVariables } from '../../../src/distributed/launcher/next-group.ts'
 import type { InjectedEnvironment } from '../../../src/util/injected.ts'
 import { MinRanks } from '../../min-ranks.ts'
 import type { RankRange } from '../../rank-range.ts'
-import { codeFailsAgain, type Restarts } from '../../restarts.ts'
+import { failsAgain, type Restarts } from '../../restarts.ts'
 import { OpenTabs, type TabFailure, type TabRun, type TabsOptions } from '../../tabs.ts'
 import { type ModulePage, moduleTab } from '../tabs.ts'
 import { ElasticGroups, type Place } from './elastic-groups.ts'
@@ -104,7 +104,7 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
     const [line] = text.split('\n')
     const isNew = groups.isNew(tab)
     const others = groups.ranks - (isNew ? 0 : 1)
-    if (!groups.has(tab) || others === 0 || (!isNew && codeFailsAgain(code, true))) {
+    if (!groups.has(tab) || others === 0 || (!isNew && failsAgain(code, true))) {
       fail(failure)
       return
     }

@@ -2,15 +2,15 @@ import * as v from 'valibot'
 import { load, type Saved, type SavedState, save } from '../../data/saved-tree.ts'
 import { getRngState, type RngState, setRngState } from '../../nn/init.ts'
 import { Module } from '../../nn/module.ts'
+import { Optimizer } from '../../optim/optimizer.ts'
 import { calledAs } from '../../util/called-as.ts'
 import { clipped } from '../../util/clipped.ts'
-import { DataError } from '../../util/errors.ts'
+import { DataError, TabringError } from '../../util/errors.ts'
 import { isPlain, isRecord } from '../../util/kind-of.ts'
 import { checkArgument, checkFlag, checkOptions } from '../../util/options.ts'
 import { ownOf } from '../../util/own-of.ts'
 import { preparedLoads } from '../../util/prepared-loads.ts'
 import { readConditions, takeConditions } from '../data-parallel/run-conditions.ts'
-import { watchSteps } from './watch-steps.ts'
 
 /** Anything with a state that can be saved and loaded: modules, optimizers, schedulers, samplers, data loaders. */
 export interface Stateful {
@@ -79,7 +79,16 @@ export async function readState(
   randoms: readonly RngState[] = [],
   where = 'saveCheckpoint',
 ): Promise<SavedState> {
-  checkParts(where, 'state', state)
+  await whenReady(where, 'state', state)
+  return readReady(where, state, randoms)
+}
+
+/** As `readState`, once `whenReady` has resolved. */
+export async function readReady(
+  where: string,
+  state: CheckpointState,
+  randoms: readonly RngState[],
+): Promise<SavedState> {
   if (ownKey in state) {
     throw new DataError(
       'data.malformed',
@@ -96,7 +105,6 @@ export async function readState(
   }
   const states = new Map<string, Saved>()
   const parts: string[] = []
-  await whenReady(where, state)
   const checkSteps = watchSteps(where, state)
   for (const [name, value] of Object.entries(state)) {
     if (isStateful(value)) {
@@ -130,10 +138,14 @@ function checkParts(where: string, name: string, parts: object): void {
   checkArgument(where, name, parts, isNamed, 'an object with parts by name, such as { model }')
 }
 
-/** Waits until models that were wrapped just now have rank 0's parameters: ranks do their collectives in one order. */
-export async function whenReady(where: string, state: CheckpointState): Promise<void> {
-  checkParts(where, 'the parts', state)
-  for (const part of Object.values(state)) {
+/** Waits until models that were wrapped just now have rank 0's parameters: ranks do their collectives in one order. errors: those of `checkParts`. */
+export async function whenReady(
+  where: string,
+  name: string,
+  parts: CheckpointState,
+): Promise<void> {
+  checkParts(where, name, parts)
+  for (const part of Object.values(parts)) {
     if (!(part instanceof Module)) continue
     for (const parameter of part.parameters()) await parameter.exchange?.ready
   }
@@ -191,7 +203,7 @@ export async function prepareAt<Values extends SavedState>(
   options: UnpackOptions,
   place?: Place,
 ): Promise<() => Promise<Values>> {
-  checkParts(where, 'the parts', parts)
+  await whenReady(where, 'the parts', parts)
   const { rank, size } = place ?? placeIn(parts)
   const { strict = true, onDifferences = warnOf(where, parts) } = checkOptions(where, options, {
     strict: true,
@@ -219,7 +231,6 @@ export async function prepareAt<Values extends SavedState>(
   }
   for (const [name, part] of Object.entries(parts))
     checkArgument(where, name, part, has(part, 'loadStateDict'), 'a part with a state')
-  await whenReady(where, parts)
   const loads = preparedLoads(
     Object.entries(parts).map(([name, part]) => [part, ownOf(states, name)]),
   )
@@ -262,3 +273,30 @@ const warnOf = (where: string, parts: Parts) => (differences: readonly string[])
 }
 
 const listed = (names: readonly string[]): string => clipped([...names].sort().join(', ')) || 'none'
+
+/**
+ * Watches the steps of the parts' parameters. What it returns throws if one ran since, or was under way: then what was read or loaded
+ * meanwhile is partly of the state before it, partly of that after it.
+ *
+ * errors: `graph.misuse`.
+ */
+function watchSteps(where: string, parts: Readonly<Record<string, unknown>>): () => void {
+  const updates = new Set(
+    Object.values(parts)
+      .flatMap((part) => {
+        if (part instanceof Module) return part.parameters()
+        return part instanceof Optimizer ? part.paramGroups.flatMap(({ params }) => params) : []
+      })
+      .map((parameter) => parameter.updates),
+  )
+  const begun = () => [...updates].reduce((sum, one) => sum + one.begun, 0)
+  const before = begun()
+  const wasUnderWay = [...updates].some(({ begun, ended }) => begun > ended)
+  return () => {
+    if (!wasUnderWay && begun() === before) return
+    throw new TabringError(
+      'graph.misuse',
+      `${where}: a step ran at the same time, so parts of the state are of different steps. Await run() before it, and await ${where} before the next run().`,
+    )
+  }
+}

@@ -26,7 +26,7 @@ import {
   isRngState,
   type Parts,
   prepareAt,
-  readState,
+  readReady,
   type UnpackOptions,
   whenReady,
 } from './checkpoint-file.ts'
@@ -83,13 +83,13 @@ export async function saveCheckpoint(
   if (placed.processGroup !== undefined) memberGroup('saveCheckpoint', placed.processGroup)
   checkNumber('saveCheckpoint', 'keepLast', keepLast, isCount, 'a whole number above 0')
   checkFlag('saveCheckpoint', 'isBest', isBest)
-  await whenReady('saveCheckpoint', state)
+  await whenReady('saveCheckpoint', 'state', state)
   const group = groupOf(placed, state)
   // Ranks may be seeded each for itself, as scripts for PyTorch do: each is to go on with its own.
   const randoms =
     group && group.size > 1 ? await gatherJson(firstOfSave, group, getRngState(), isRngState) : []
   const write = async () => {
-    const states = await readState(state, randoms)
+    const states = await readReady('saveCheckpoint', state, randoms)
     if (group && group.rank !== 0) return ''
     const folder = await folderOf('saveCheckpoint', placed)
     const file = calledAs('saveCheckpoint', 'save', () => save(states))
@@ -129,7 +129,7 @@ export async function loadCheckpoint<Values extends SavedState = SavedState>(
     onDifferences: 'function',
   })
   if (placed.processGroup !== undefined) memberGroup('loadCheckpoint', placed.processGroup)
-  await whenReady('loadCheckpoint', parts)
+  await whenReady('loadCheckpoint', 'the parts', parts)
   const group = groupOf(placed, parts)
   const file = await readTogether(group, async () =>
     getCheckpoint(await folderOf('loadCheckpoint', placed), which),

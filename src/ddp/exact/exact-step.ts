@@ -22,6 +22,7 @@ import type { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { log } from '../../util/log.ts'
+import { oneAtATime } from '../../util/one-at-a-time.ts'
 import { AuditDraw, type Audits, audit, type Digest, digestOf } from './audit.ts'
 import { clipDivisor } from './clip-divisor.ts'
 import { isNotFinite, isUnfit, judge, startExponent } from './exponents.ts'
@@ -117,7 +118,7 @@ export class ExactStep implements StepProgram {
   times: StepTimes = noTimes
   /** Time of the virtual worker that was computed as the proof of bits; undefined before that. units: µs. */
   proofUs: number | undefined
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #inTurn = oneAtATime()
 
   /** `program`: of a virtual worker, which adds its gradients to the sums of `layout`. Its outputs are means over its samples. */
   constructor(options: ExactStepOptions, program: StepProgram, layout: Layout) {
@@ -230,9 +231,7 @@ export class ExactStep implements StepProgram {
    */
   run(inputs: RunInputs, scalars: Readonly<Record<string, number>> = {}): Promise<RunOutputs> {
     const own = copyInputs(inputs, Object.keys(this.#types))
-    const run = this.#last.then(() => this.#run(own, { ...scalars }))
-    this.#last = run.catch(() => undefined)
-    return run
+    return this.#inTurn(() => this.#run(own, { ...scalars }))
   }
 
   async #run(inputs: RunInputs, scalars: Record<string, number>): Promise<RunOutputs> {

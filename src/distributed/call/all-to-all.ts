@@ -4,7 +4,7 @@ import { secondHalf, type Turn } from '../../peer/group/group-calls.ts'
 import { PeerError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
 import { formatShape } from '../../util/shape.ts'
-import { checkPlain, collective, type DistributedOptions, type DistributedResult } from './call.ts'
+import { collective, type DistributedOptions, type DistributedResult } from './call.ts'
 import { arrayOf, type Contents, lengthOf, putBack } from './contents.ts'
 import { checkCount, checkTensor, checkTensorList, formOf, joined, spread } from './tensor-lists.ts'
 
@@ -15,7 +15,6 @@ export function allToAll<O extends DistributedOptions>(
   options: O = {} as O,
 ): DistributedResult<O> {
   const where = 'allToAll'
-  checkPlain(where, options)
   return collective(
     where,
     options,
@@ -50,7 +49,6 @@ export function allToAllSingle<O extends DistributedOptions>(
   options: O = {} as O,
 ): DistributedResult<O> {
   const where = 'allToAllSingle'
-  checkPlain(where, options)
   const check = (group: CollectiveGroup) => {
     const { type } = formOf(where, 'input', input)
     checkTensor(where, 'output', output, { ...formOf(where, 'output', output), type })

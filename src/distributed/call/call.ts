@@ -99,14 +99,16 @@ export function begin<Options extends DistributedOptions, Prepared extends Uses>
 }
 
 /** Begins a call of all ranks. What `check` refuses on this rank ends the group where another rank makes the call. */
-export const collective = <Options extends DistributedOptions, Checked extends Uses>(
+export function collective<Options extends DistributedOptions, Checked extends Uses>(
   where: string,
   options: Options,
   check: (group: CollectiveGroup) => Checked,
   run: (group: CollectiveGroup, checked: Checked & { readonly turn: Turn }) => Promise<void>,
   before?: () => void,
-): DistributedResult<Options> =>
-  begin(where, options, {
+  checkGiven: () => unknown = () => checkOptions<DistributedOptions>(where, options, names),
+): DistributedResult<Options> {
+  refusing(where, options, checkGiven)
+  return begin(where, options, {
     before: before && (() => refusing(where, options, before)),
     prepare: (group) => ({
       ...group.refusing(where, {}, () => check(group)),
@@ -114,6 +116,24 @@ export const collective = <Options extends DistributedOptions, Checked extends U
     }),
     run,
   })
+}
+
+/** As `collective`, of a call that combines elements: `turn` also says how. */
+export const reduction = <Options extends ReduceOptions, Checked extends Uses>(
+  where: string,
+  options: Options,
+  check: (group: CollectiveGroup) => Checked,
+  run: (group: CollectiveGroup, own: Checked & { turn: Turn & { op: Op } }) => Promise<void>,
+  before?: () => void,
+): DistributedResult<Options> =>
+  collective(
+    where,
+    options,
+    (group) => ({ ...check(group), op: options.op ?? 'sum' }),
+    (group, own) => run(group, { ...own, turn: { op: own.op, ...own.turn } }),
+    before,
+    () => checkReduce(where, options),
+  )
 
 /** Returns what `check` does. As in `collective`, the other ranks of the group that the options name hear of what it refuses. */
 export function refusing<T>(where: string, options: GroupOptions, check: () => T): T {
@@ -131,23 +151,17 @@ export function refuseInTrace(where: string): void {
   )
 }
 
-export function checkPlain(where: string, options: DistributedOptions): void {
-  refusing(where, options, () => checkOptions(where, options, names))
-}
-
-export function checkReduce(where: string, options: ReduceOptions): void {
-  refusing(where, options, () => {
-    if (typeof options === 'string')
-      throw new ArgumentTypeError(
-        `${where}: options must be an object (op, group, asyncOp), got the text ${quoted(options)}. Write { op: ${quoted(options)} }.`,
-      )
-    checkOptions(where, options, reduceNames)
-    // What ReduceOp does not have is undefined too, and must not count as a sum.
-    if (Object.hasOwn(options, 'op') && options.op === undefined)
-      throw new TabringError(
-        'config.invalid',
-        `${where}: op must be one of ReduceOp.${Object.keys(ReduceOp).join(', ')}, got undefined. Choose one of these (there are no bitwise ops), or omit op for a sum.`,
-      )
-    checkChoice(where, 'op', options.op, Object.values(ReduceOp))
-  })
+function checkReduce(where: string, options: ReduceOptions): void {
+  if (typeof options === 'string')
+    throw new ArgumentTypeError(
+      `${where}: options must be an object (op, group, asyncOp), got the text ${quoted(options)}. Write { op: ${quoted(options)} }.`,
+    )
+  checkOptions(where, options, reduceNames)
+  // What ReduceOp does not have is undefined too, and must not count as a sum.
+  if (Object.hasOwn(options, 'op') && options.op === undefined)
+    throw new TabringError(
+      'config.invalid',
+      `${where}: op must be one of ReduceOp.${Object.keys(ReduceOp).join(', ')}, got undefined. Choose one of these (there are no bitwise ops), or omit op for a sum.`,
+    )
+  checkChoice(where, 'op', options.op, Object.values(ReduceOp))
 }

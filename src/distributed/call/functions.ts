@@ -14,12 +14,11 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import type { Turn } from '../../peer/group/group-calls.ts'
 import { checkRank, placeOf } from '../group/place-of.ts'
 import {
-  checkPlain,
-  checkReduce,
   collective,
   type DistributedOptions,
   type DistributedResult,
   type ReduceOptions,
+  reduction,
 } from './call.ts'
 import { arrayOf, type Contents, putBack } from './contents.ts'
 import {
@@ -39,16 +38,14 @@ export function allReduce<O extends ReduceOptions>(
   tensor: Contents,
   options: O = {} as O,
 ): DistributedResult<O> {
-  checkReduce('allReduce', options)
-  const { op = 'sum' } = options
-  return collective(
+  return reduction(
     'allReduce',
     options,
     () => {
       formOf('allReduce', 'tensor', tensor)
       return { reads: [], writes: [tensor] }
     },
-    (group, { turn }) => inPlace(tensor, (array) => group.allReduce(array, { op, ...turn })),
+    (group, { turn }) => inPlace(tensor, (array) => group.allReduce(array, turn)),
   )
 }
 
@@ -58,17 +55,14 @@ export function reduce<O extends ReduceOptions>(
   dst: number,
   options: O = {} as O,
 ): DistributedResult<O> {
-  checkReduce('reduce', options)
-  const { op = 'sum' } = options
-  return collective(
+  return reduction(
     'reduce',
     options,
     (group) => {
       formOf('reduce', 'tensor', tensor)
       return { reads: [], writes: [tensor], place: placeOf('reduce', 'dst', group, dst) }
     },
-    (group, { place, turn }) =>
-      inPlace(tensor, (array) => group.reduce(array, place, { op, ...turn })),
+    (group, { place, turn }) => inPlace(tensor, (array) => group.reduce(array, place, turn)),
     () => checkRank('reduce', 'dst', dst),
   )
 }
@@ -80,16 +74,14 @@ export function reduceScatter<O extends ReduceOptions>(
   options: O = {} as O,
 ): DistributedResult<O> {
   const where = 'reduceScatter'
-  checkReduce(where, options)
-  const { op = 'sum' } = options
-  return collective(
+  return reduction(
     where,
     options,
     (group) => {
       checkTensorList(where, 'inputList', inputList, group, formOf(where, 'output', output))
       return { reads: inputList, writes: [output] }
     },
-    async (group, { turn }) => ownShare(group, await joined(inputList), output, { op, ...turn }),
+    async (group, { turn }) => ownShare(group, await joined(inputList), output, turn),
   )
 }
 
@@ -100,17 +92,14 @@ export function reduceScatterTensor<O extends ReduceOptions>(
   options: O = {} as O,
 ): DistributedResult<O> {
   const where = 'reduceScatterTensor'
-  checkReduce(where, options)
-  const { op = 'sum' } = options
-  return collective(
+  return reduction(
     where,
     options,
     ({ size }) => {
       checkTensor(where, 'input', input, formOf(where, 'output', output, size))
       return { reads: [input], writes: [output] }
     },
-    async (group, { turn }) =>
-      ownShare(group, (await arrayOf(input)).slice(), output, { op, ...turn }),
+    async (group, { turn }) => ownShare(group, (await arrayOf(input)).slice(), output, turn),
   )
 }
 
@@ -134,7 +123,6 @@ export function broadcast<O extends DistributedOptions>(
   src: number,
   options: O = {} as O,
 ): DistributedResult<O> {
-  checkPlain('broadcast', options)
   return collective(
     'broadcast',
     options,
@@ -155,7 +143,6 @@ export function gather<O extends DistributedOptions>(
   options: O = {} as O,
 ): DistributedResult<O> {
   const where = 'gather'
-  checkPlain(where, options)
   return collective(
     where,
     options,
@@ -183,7 +170,6 @@ export function scatter<O extends DistributedOptions>(
   options: O = {} as O,
 ): DistributedResult<O> {
   const where = 'scatter'
-  checkPlain(where, options)
   return collective(
     where,
     options,
@@ -210,7 +196,6 @@ export function allGather<O extends DistributedOptions>(
   options: O = {} as O,
 ): DistributedResult<O> {
   const where = 'allGather'
-  checkPlain(where, options)
   return collective(
     where,
     options,
@@ -230,7 +215,6 @@ export function allGatherIntoTensor<O extends DistributedOptions>(
   options: O = {} as O,
 ): DistributedResult<O> {
   const where = 'allGatherIntoTensor'
-  checkPlain(where, options)
   return collective(
     where,
     options,
@@ -247,7 +231,6 @@ export function allGatherIntoTensor<O extends DistributedOptions>(
 
 /** Resolves when every rank has called it. */
 export function barrier<O extends DistributedOptions>(options: O = {} as O): DistributedResult<O> {
-  checkPlain('barrier', options)
   return collective(
     'barrier',
     options,

@@ -1,6 +1,7 @@
 import { calledAs } from '../../util/called-as.ts'
 import { TabringError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
+import { oneAtATime } from '../../util/one-at-a-time.ts'
 import {
   checkArgument,
   checkNumber,
@@ -89,8 +90,8 @@ export class AccumulatedProgram<Out extends Outputs = Outputs> {
   /** Runs begun. */
   #turn = 0
   #current: StepProgram<Out> | undefined
-  /** Settles when the last run has begun, and its outputs. */
-  #begun: Promise<unknown> = Promise.resolve()
+  readonly #inTurn = oneAtATime()
+  /** Outputs of the run that has begun last. */
   #outputs: Promise<unknown> = Promise.resolve()
 
   constructor(microStep: StepProgram<Out>, updateStep: StepProgram<Out>, steps?: number) {
@@ -141,7 +142,7 @@ export class AccumulatedProgram<Out extends Outputs = Outputs> {
     this.#added = last ? 0 : added + 1
     const data = copyInputs(inputs, Object.keys(program.prepared.inputs))
     const settings = { ...scalars }
-    const begun = this.#begun.then(async () => {
+    const { outputs } = await this.#inTurn(async () => {
       // Each program keeps its own runs in order; the two would not keep to each other's.
       if (this.#current !== program) await this.#outputs.catch(() => undefined)
       this.#current = program
@@ -152,8 +153,7 @@ export class AccumulatedProgram<Out extends Outputs = Outputs> {
       })
       return { outputs }
     })
-    this.#begun = begun.catch(() => undefined)
-    return (await begun).outputs
+    return outputs
   }
 
   /** True if this rank exchanges gradients now. */

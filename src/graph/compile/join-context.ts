@@ -1,4 +1,5 @@
 import { TabringError } from '../../util/errors.ts'
+import { oneAtATime } from '../../util/one-at-a-time.ts'
 import { copyInputs, type StepProgram } from '../plan/step-program.ts'
 import type { GradientExchange } from '../trace/exchange.ts'
 import { gradientWeight } from '../trace/trace.ts'
@@ -17,7 +18,7 @@ export function withUneven<Program extends StepProgram>(
   const isMicroStep = trace.accumulation?.part === 'add'
   exchange.compiling.programs.set(number, program)
   const run = program.run.bind(program)
-  let last: Promise<unknown> = Promise.resolve()
+  const inTurn = oneAtATime()
   program.run = async (inputs, scalars = {}) => {
     const { uneven } = exchange
     if (!uneven) return run(inputs, scalars)
@@ -31,14 +32,12 @@ export function withUneven<Program extends StepProgram>(
     program.check(inputs, scalars)
     const own = copyInputs(inputs, Object.keys(types))
     const given = { ...scalars }
-    const begun = last.then(async () => {
+    return inTurn(async () => {
       const { [gradientWeight]: asked } = given
       const weight = await uneven.begin(program, asked ?? 1 / exchange.size)
       // What a run does not say, ranks find out as they exchange.
       return run(own, asked === undefined ? given : { ...given, [gradientWeight]: weight })
     })
-    last = begun.catch(() => undefined)
-    return begun
   }
   return program
 }

@@ -1,6 +1,7 @@
 import { StagedTensor } from '../../gpu/staging.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
+import { oneAtATime } from '../../util/one-at-a-time.ts'
 import { shareFindings } from '../inside/anomaly-report.ts'
 import type { AnyRuntime } from '../memory/runtime.ts'
 import { noteOnAllRanks } from '../plan/agreement.ts'
@@ -25,14 +26,14 @@ export function withAnomalyDetection<Program extends StepProgram>(
   const run = program.run.bind(program)
   const { step } = randomScalarNames
   const drawsMasks = program.prepared.trace.scalars.has(step)
-  let last: Promise<unknown> = Promise.resolve()
+  const inTurn = oneAtATime()
   program.run = async (inputs, scalars = {}) => {
     program.check(inputs, scalars)
     if (program.prepared.trace.exchange?.uneven) throw checkInJoin()
     const own = copyInputs(inputs, Object.keys(types))
     refuseStaged(own)
     const settings = { ...scalars }
-    const checked = last.then(async () => {
+    return inTurn(async () => {
       // What a run counts for in an accumulation is no scalar of the plain step.
       const { [gradientWeight]: _weight, ...given } = settings
       const asked = drawsMasks ? { [step]: nextRandomStep(), ...given } : given
@@ -48,8 +49,6 @@ export function withAnomalyDetection<Program extends StepProgram>(
       }
       return run(own, settings)
     })
-    last = checked.catch(() => undefined)
-    return checked
   }
   return program
 }

@@ -3,6 +3,7 @@ import { type EndAttrs, isEnd, send } from '../../kernels/transfer/ends.ts'
 import { clipped } from '../../util/clipped.ts'
 import { GpuError, TabringError } from '../../util/errors.ts'
 import { nextTask } from '../../util/next-task.ts'
+import { oneAtATime } from '../../util/one-at-a-time.ts'
 import {
   bytesOf,
   countElements,
@@ -102,7 +103,7 @@ export class ReferenceProgram implements StepProgram {
   readonly #syncPoints: ReadonlyMap<GraphNode, PreparedSyncPoint>
   /** By node of forward and backward: intermediates that nothing reads after it. */
   readonly #dead = new Map<GraphNode, GraphValue[]>()
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #inTurn = oneAtATime()
   #lastBreathMs = 0
   #maxBytes = 0
   #wires: Wires | undefined
@@ -176,15 +177,12 @@ export class ReferenceProgram implements StepProgram {
     await this.#after(() => this.#run(undefined, { ...scalars }))
   }
 
-  /** Runs begin when those before them have ended. */
   #after(run: () => Promise<RunOutputs>): Promise<RunOutputs> {
-    const ended = this.#last.then(() => {
+    return this.#inTurn(() => {
       const own = run()
       if (this.#allowUpdates) countUpdate(this.prepared, own)
       return own
     })
-    this.#last = ended.catch(() => undefined)
-    return ended
   }
 
   get #exchanges(): boolean {

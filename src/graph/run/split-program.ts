@@ -1,6 +1,7 @@
 import { formatDevice, type PlacedDevice } from '../../util/device.ts'
 import { GpuError } from '../../util/errors.ts'
 import { log } from '../../util/log.ts'
+import { oneAtATime } from '../../util/one-at-a-time.ts'
 import { bytesOf } from '../../util/shape.ts'
 import { type Phase, phases } from '../plan/phases.ts'
 import type { Prepared, TracedStep } from '../plan/prepare.ts'
@@ -67,7 +68,7 @@ export class SplitProgram implements StepProgram {
   readonly #messages: RankMessages | undefined
   readonly #remote: readonly RankEnd[]
   readonly #comparesSettings: boolean
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #inTurn = oneAtATime()
 
   constructor(
     step: Pick<TracedStep, 'trace' | 'inputs'>,
@@ -151,13 +152,11 @@ export class SplitProgram implements StepProgram {
   ): Promise<RunOutputs> {
     const settings = { ...scalars }
     const copies = copyInputs(inputs, Object.keys(this.prepared.inputs))
-    const run = this.#last.then(() => {
+    return this.#inTurn(() => {
       const own = this.#run(copies, settings)
       countUpdate(this.prepared, own)
       return own
     })
-    this.#last = run.catch(() => undefined)
-    return run
   }
 
   async #run(given: RunInputs, scalars: Readonly<Record<string, number>>): Promise<RunOutputs> {

@@ -6,6 +6,7 @@ import {
   putCheckpoint,
   readManifest,
   removeCheckpoint,
+  underLock,
 } from '../../data/checkpoint-folder.ts'
 import { type FileFolder, hasPrivateFiles } from '../../data/file-store.ts'
 import { httpFolder } from '../../data/http-folder.ts'
@@ -65,7 +66,7 @@ export async function listShelf(): Promise<ShelvedCheckpoint[]> {
     places.sort().map(async (place) => {
       const folder = await privateCheckpoints(place)
       // Another tab may be writing: what is read is then as before it, or behind it.
-      const manifest = await inTurn(folder, () => readManifest(folder))
+      const manifest = await underLock(folder, () => readManifest(folder))
       if (!manifest) return []
       const latest = entryOf(manifest, 'latest')
       return manifest.files.map(
@@ -87,13 +88,10 @@ export async function listShelf(): Promise<ShelvedCheckpoint[]> {
   return lists.flatMap((list) => list.reverse())
 }
 
-const inTurn = <T>(folder: FileFolder, work: () => Promise<T>): Promise<T> =>
-  folder.withLock ? folder.withLock(work) : work()
-
 /** A file of the list as it was saved. errors: those of `getCheckpoint`. */
 export async function takeFromShelf(place: string, name: string): Promise<Uint8Array<ArrayBuffer>> {
   const folder = await privateCheckpoints(place)
-  const file = await inTurn(folder, () => getCheckpoint(folder, name))
+  const file = await underLock(folder, () => getCheckpoint(folder, name))
   if (file) return file
   throw new DataError(
     'data.missing',

@@ -100,15 +100,20 @@ describe('log files', () => {
     return expect(read(0, 'stdout')).rejects.toThrow('ENOENT')
   })
 
-  test('what a full disk refuses is shown, and remembered', async () => {
+  test('what a full disk refuses is shown, noted once and remembered', async () => {
     await mkdir(join(folder, 'logs', '0'), { recursive: true })
     await symlink('/dev/full', join(folder, 'logs', '0', 'stdout.log'))
-    const logs = new LogFiles(join(folder, 'logs'), undefined, 3)
+    const notes: string[] = []
+    const logs = new LogFiles(join(folder, 'logs'), undefined, 3, (line) => notes.push(line))
     expect([logs.write(0, 0, 'stdout', 'a'), logs.write(0, 0, 'stderr', 'b')]).toEqual([
       true,
       false,
     ])
+    expect(logs.write(0, 0, 'stdout', 'c')).toBe(true)
     expect(logs.problem).toContain('ENOSPC')
+    expect(notes).toEqual([
+      `--log-dir: lines are missing in the files from now on: ${logs.problem}`,
+    ])
     logs.close()
   })
 
