@@ -5,7 +5,6 @@ import { join, relative, resolve, sep } from 'node:path'
 import { pipeline } from 'node:stream'
 import { clipped } from '../src/util/clipped.ts'
 import { TabringError } from '../src/util/errors.ts'
-import { sharedReads } from './shared-reads.ts'
 
 /** Where tabs find the folder that `--data` names: a path on their page's own server. */
 export const dataMount = '/data/'
@@ -265,4 +264,25 @@ async function find(
   const found = await stat(path)
   if (!found.isFile()) return null
   return { path, sizeBytes: found.size, changedMs: Math.floor(found.mtimeMs) }
+}
+
+/**
+ * Returns `read` with a limit: one key is read at a time, and other keys wait for their turn. All who ask for a key that waits, is being
+ * read, or was read to its end within the last `keptMs` share one result, or one error.
+ */
+function sharedReads<Result>(
+  read: (key: string) => Promise<Result>,
+  keptMs: number,
+): (key: string) => Promise<Result> {
+  const shared = new Map<string, Promise<Result>>()
+  let turn: Promise<unknown> = Promise.resolve()
+  return (key) => {
+    const known = shared.get(key)
+    if (known) return known
+    const result = turn.then(() => read(key))
+    shared.set(key, result)
+    const forgetLater = () => void setTimeout(() => shared.delete(key), keptMs).unref()
+    turn = result.then(forgetLater, forgetLater)
+    return result
+  }
 }

@@ -1,11 +1,11 @@
 import { DataError, messageOf } from '../../util/errors.ts'
+import { isOf, isPlain } from '../../util/kind-of.ts'
 import { checkOptions } from '../../util/options.ts'
 import type { FieldDTypes } from '../collate.ts'
 import type { Dataset, Sample } from '../samples.ts'
 import { codeOf, makeBatch } from './make-batch.ts'
 import type { FromWorker, ToWorker } from './protocol.ts'
 import { restoreDataset } from './restore.ts'
-import { wholeBuffers } from './whole-buffers.ts'
 
 /** A worker's own scope, as far as it is used here. */
 interface WorkerScope {
@@ -104,3 +104,29 @@ const holdForLife = (lock: string): Promise<void> =>
     })
     held.catch(reject)
   })
+
+/**
+ * Returns `value` with every typed array on a buffer that holds nothing else, and those buffers, to be handed over to another thread.
+ *
+ * A view of a part is copied: posting it would take the whole buffer along, and with it what else lies there.
+ */
+function wholeBuffers(value: unknown): { value: unknown; buffers: ArrayBuffer[] } {
+  const buffers = new Set<ArrayBuffer>()
+  const walk = (part: unknown): unknown => {
+    if (ArrayBuffer.isView(part) && !isOf(part, DataView)) {
+      const view = part as Uint8Array
+      const isWhole =
+        isOf(view.buffer, ArrayBuffer) &&
+        view.byteLength === view.buffer.byteLength &&
+        !buffers.has(view.buffer)
+      const whole = isWhole ? view : view.slice()
+      buffers.add(whole.buffer as ArrayBuffer)
+      return whole
+    }
+    if (Array.isArray(part)) return part.map(walk)
+    if (isPlain(part))
+      return Object.fromEntries(Object.entries(part).map(([key, inner]) => [key, walk(inner)]))
+    return part
+  }
+  return { value: walk(value), buffers: [...buffers] }
+}

@@ -1,5 +1,6 @@
 import { download } from '../../gpu/readback.ts'
 import { unpackHalves } from '../../kernels/half.ts'
+import type { Op } from '../../kernels/op.ts'
 import { calledAs } from '../../util/called-as.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
@@ -20,9 +21,11 @@ import {
 import { hostArrays, type RunInputs, type RunOutputs, refuseSurplus } from '../plan/step-program.ts'
 import { ProgramBuffers } from '../run/program-buffers.ts'
 import { whenSettled } from '../trace/exchange.ts'
+import type { ModuleBuffer } from '../trace/module-buffer.ts'
 import { randomScalarNames } from '../trace/random.ts'
+import type { GraphNode } from '../trace/value.ts'
+import { storageOf } from '../trace/value.ts'
 import { createReferenceProgram } from './create-program.ts'
-import { keepBuffers } from './kept-buffers.ts'
 import { passChecks } from './output-checks.ts'
 
 export interface EagerOptions extends PrepareOptions {
@@ -203,3 +206,20 @@ const toArray = ({ shape, dtype }: TensorType, bytes: ArrayBuffer): HostData =>
   dtype === 'f16'
     ? unpackHalves(new Uint32Array(bytes), countElements(shape))
     : new hostArrays[dtype](bytes)
+
+/** Reads what nodes change in place of modules' buffers, and returns what puts it back. cost: a readback for each buffer. */
+async function keepBuffers(nodes: readonly GraphNode[]): Promise<() => void> {
+  const changed = new Set<ModuleBuffer>()
+  for (const { op, inputs } of nodes) {
+    for (const at of (op as Op).updates ?? []) {
+      const { leaf } = storageOf(inputs[at])
+      if (leaf?.kind === 'buffer') changed.add(leaf.buffer as ModuleBuffer)
+    }
+  }
+  const kept = await Promise.all(
+    [...changed].map(async (buffer) => [buffer, await buffer.read()] as const),
+  )
+  return () => {
+    for (const [buffer, data] of kept) buffer.receive(data)
+  }
+}

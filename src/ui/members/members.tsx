@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact'
-import type { LobbyMember } from '../../peer/room/messages.ts'
+import type { Asks, LobbyMember } from '../../peer/room/messages.ts'
 import { adapterWords } from '../../util/adapter-words.ts'
 import { inviteLink } from '../experiment/experiment-link.ts'
 import { formatMany } from '../parts/format.ts'
@@ -7,7 +7,6 @@ import { Panel } from '../parts/panel.tsx'
 import type { Acts } from '../state/acts.ts'
 import { isMaker, tabCount } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
-import { AskList } from './ask-list.tsx'
 import { Invite } from './invite.tsx'
 import { MemberActs } from './member-acts.tsx'
 import { type Fact, roundTrips, speedOf, tabMates } from './member-words.ts'
@@ -223,3 +222,24 @@ const FactWords = ({ facts }: { facts: readonly Fact[] }) =>
       ))}
     </span>
   )
+
+/** Who waits for this tab to let them into its room. */
+function AskList({ asks, acts }: { asks: Asks; acts: Acts }) {
+  return (
+    <ul class="asks" aria-label="Waiting to be let in" aria-live="polite">
+      {asks.map(({ id, name }) => (
+        <li key={id}>
+          {name} wants to join.
+          <span class="member-buttons">
+            <button type="button" class="go" onClick={() => acts.letIn(id, true)}>
+              Let in
+            </button>
+            <button type="button" onClick={() => acts.letIn(id, false)}>
+              Decline
+            </button>
+          </span>
+        </li>
+      ))}
+    </ul>
+  )
+}

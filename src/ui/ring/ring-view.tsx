@@ -2,13 +2,12 @@ import { linkUse, ratesOfLinks } from '../live/links.ts'
 import { formatBytes, formatMany } from '../parts/format.ts'
 import { Panel } from '../parts/panel.tsx'
 import { useLoaded } from '../parts/use-loaded.ts'
-import { chordsOf, ringOf } from '../state/rates.ts'
+import { chordsOf, type RingEdge, ringOf } from '../state/rates.ts'
 import { isWaitingForNext } from '../state/room-facts.ts'
 import type { Run } from '../state/run.ts'
 import { advances, goneRanks, unreachedRanks } from '../state/run-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { ArrowHead } from './arrow-head.tsx'
-import { chordGroups, chordPath } from './chords.ts'
 import { Edge } from './edge.tsx'
 import { arcOf, circleOf, labelledRanks, onChord, place, viewBox } from './place.ts'
 import { note, rateWords, words } from './ring-words.ts'
@@ -165,4 +164,39 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
       {moving && isMoving && rates.length > 0 && <moving.LinkTable rates={rates} />}
     </Panel>
   )
+}
+
+interface ChordGroup {
+  readonly kind: RingEdge['kind']
+  readonly isOwn: boolean
+  readonly isCut: boolean
+  readonly links: RingEdge[]
+}
+
+/** Links that look the same are one path: there may be a hundred. This tab's come last, on top. */
+function chordGroups(
+  chords: readonly RingEdge[],
+  own: number,
+  isCut: (from: number, to: number) => boolean,
+): ChordGroup[] {
+  const groups = new Map<string, ChordGroup>()
+  for (const link of chords) {
+    const { from, to, kind } = link
+    const style = { kind, isOwn: from === own || to === own, isCut: isCut(from, to) }
+    const key = JSON.stringify(style)
+    const group = groups.get(key) ?? { ...style, links: [] }
+    groups.set(key, group)
+    group.links.push(link)
+  }
+  return [...groups.values()].sort((a, b) => Number(a.isOwn) - Number(b.isOwn))
+}
+
+/** A straight line from one rank's circle to another's. */
+function chordPath({ from, to }: RingEdge, size: number, small: number): string {
+  const a = place(from, size)
+  const b = place(to, size)
+  const gap = (small + 2) / Math.hypot(b.x - a.x, b.y - a.y)
+  const at = (share: number) =>
+    `${(a.x + share * (b.x - a.x)).toFixed(1)} ${(a.y + share * (b.y - a.y)).toFixed(1)}`
+  return `M${at(gap)}L${at(1 - gap)}`
 }

@@ -12,6 +12,7 @@ import type { MemberEvent, RunEnd } from '../../worker/page/member-events.ts'
 import { checkpointActs } from '../checkpoints/checkpoint-acts.ts'
 import { forgetKept } from '../demo/kept.ts'
 import { saveText, saveUrl } from '../parts/save-file.ts'
+import { recall, remember } from '../parts/tab-memory.ts'
 import { runActs } from '../run/run-acts.ts'
 import { queryOf } from '../settings/query.ts'
 import type { Acts } from '../state/acts.ts'
@@ -32,7 +33,6 @@ import type { Store } from '../state/store.ts'
 import { troubleOf } from '../state/trouble.ts'
 import { askOnceItLasts } from './ask-person.ts'
 import { keepName } from './kept-name.ts'
-import { keepRoomKey, readRoomKey } from './kept-room-key.ts'
 import { tokenFor } from './kept-token.ts'
 import { watchTests } from './long-tests.ts'
 import type { MoreRanks } from './more-ranks.ts'
@@ -322,3 +322,11 @@ const failed = (type: 'failed' | 'reason', error: Error): Action => {
 }
 
 const bound = (store: Store) => ({ dispatch: (action: Action) => store.dispatch(action) })
+
+const key = 'tabring-room-key'
+
+/** The room key of the server that a person gave in this tab; undefined for none. */
+const readRoomKey = (): string | undefined => recall(key) || undefined
+
+/** Keeps it for as long as the tab is open, and returns whether that could be done. Empty: forgets it. */
+const keepRoomKey = (roomKey: string): boolean => remember(key, roomKey)

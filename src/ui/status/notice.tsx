@@ -1,6 +1,6 @@
+import { useState } from 'preact/hooks'
 import type { Acts } from '../state/acts.ts'
 import type { Trouble } from '../state/trouble.ts'
-import { KeyForm } from './key-form.tsx'
 
 /** Troubles that a tab does not have when it computes on the CPU. */
 const withoutGpu: ReadonlySet<Trouble['kind']> = new Set(['no-webgpu', 'no-adapter', 'device'])
@@ -69,4 +69,36 @@ export function withCode(text: string) {
   return text
     .split(codeParts)
     .map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))
+}
+
+/** Asks for the server's room key. `give` returns whether the tab could keep it. */
+function KeyForm({ give }: { give: (roomKey: string) => boolean }) {
+  const [roomKey, setRoomKey] = useState('')
+  const [isLost, setIsLost] = useState(false)
+  return (
+    <form
+      class="key-form"
+      onSubmit={(event) => {
+        event.preventDefault()
+        setIsLost(!give(roomKey.trim()))
+      }}
+    >
+      <label>
+        Room key of this server
+        <input
+          type="password"
+          autocomplete="off"
+          required
+          value={roomKey}
+          onInput={({ currentTarget }) => setRoomKey(currentTarget.value)}
+        />
+      </label>
+      <button type="submit" class="go">
+        Open the room
+      </button>
+      {isLost && (
+        <p role="alert">This browser stores nothing for this page. Allow it to, then try again.</p>
+      )}
+    </form>
+  )
 }
