@@ -1,7 +1,7 @@
 import { calledAs } from '../../util/called-as.ts'
 import { TabringError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
-import { oneAtATime } from '../../util/one-at-a-time.ts'
+import { oneAtATime } from '../../util/next-task.ts'
 import {
   checkArgument,
   checkNumber,

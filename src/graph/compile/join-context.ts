@@ -1,5 +1,5 @@
 import { TabringError } from '../../util/errors.ts'
-import { oneAtATime } from '../../util/one-at-a-time.ts'
+import { oneAtATime } from '../../util/next-task.ts'
 import { copyInputs, type StepProgram } from '../plan/step-program.ts'
 import type { GradientExchange } from '../trace/exchange.ts'
 import { gradientWeight } from '../trace/trace.ts'

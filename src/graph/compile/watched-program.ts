@@ -1,7 +1,7 @@
 import { StagedTensor } from '../../gpu/staging.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
-import { oneAtATime } from '../../util/one-at-a-time.ts'
+import { oneAtATime } from '../../util/next-task.ts'
 import { shareFindings } from '../inside/anomaly-report.ts'
 import type { AnyRuntime } from '../memory/runtime.ts'
 import { noteOnAllRanks } from '../plan/agreement.ts'

@@ -2,8 +2,7 @@ import type { HostArray, Op } from '../../kernels/op.ts'
 import { type EndAttrs, isEnd, send } from '../../kernels/transfer/ends.ts'
 import { clipped } from '../../util/clipped.ts'
 import { GpuError, TabringError } from '../../util/errors.ts'
-import { nextTask } from '../../util/next-task.ts'
-import { oneAtATime } from '../../util/one-at-a-time.ts'
+import { nextTask, oneAtATime } from '../../util/next-task.ts'
 import {
   bytesOf,
   countElements,

@@ -1,7 +1,7 @@
 import { formatDevice, type PlacedDevice } from '../../util/device.ts'
 import { GpuError } from '../../util/errors.ts'
 import { log } from '../../util/log.ts'
-import { oneAtATime } from '../../util/one-at-a-time.ts'
+import { oneAtATime } from '../../util/next-task.ts'
 import { bytesOf } from '../../util/shape.ts'
 import { type Phase, phases } from '../plan/phases.ts'
 import type { Prepared, TracedStep } from '../plan/prepare.ts'
