@@ -28,9 +28,7 @@ export function kindOf(value: unknown): string {
   if (isPlain(value))
     return `an object with ${clipped(Object.keys(value).join(', ')) || 'no fields'}`
   const tag = tagOf(value)
-  return tag === 'Object'
-    ? `an object of ${clipped(value.constructor.name)}`
-    : `a ${clipped(tag)}`
+  return tag === 'Object' ? `an object of ${clipped(value.constructor.name)}` : `a ${clipped(tag)}`
 }
 
 /** Returns whether it has values by name. */
