@@ -1,7 +1,8 @@
-import { map } from '../../kernels/map/map.ts'
 import type { Op, OpCall } from '../../kernels/op.ts'
+import { contiguous } from '../../kernels/strided.ts'
 import { syncRanks } from '../../kernels/sync-ranks/sync-ranks.ts'
 import { isEnd } from '../../kernels/transfer/ends.ts'
+import { strided } from '../../kernels/view/view.ts'
 import { calledAs } from '../../util/called-as.ts'
 import { clipped } from '../../util/clipped.ts'
 import type { PlacedDevice } from '../../util/device.ts'
@@ -242,7 +243,7 @@ export function traceStep(
       fixed.set(root, place)
       return
     }
-    const copy = emitNode(map as Op, [final], { steps: [] })
+    const copy = emitNode(strided as Op, [final], contiguous(final.type.shape))
     const list = isJoint(value) ? tracedJoint : nodes
     list.push(copy)
     fixed.set(copy.outputs[0], place)
