@@ -45,6 +45,9 @@ export interface GpuCounters {
  */
 const seesWorkLate = () => /\bFirefox\//.test(globalThis.navigator?.userAgent ?? '')
 
+/** Feature of a device `cpu` that uses `relaxed_madd`. */
+export const relaxedFeature = 'relaxed-madd'
+
 /** units: characters. */
 const longestFact = 80
 
@@ -168,6 +171,12 @@ export class Gpu {
     const nudge = () => this.queue.submit([])
     nudge()
     return setInterval(nudge, 1)
+  }
+
+  /** Whether it computes with `relaxed_madd`, whose bits differ between processors. */
+  get isRelaxed(): boolean {
+    const features: ReadonlySet<string> = this.device.features
+    return features.has(relaxedFeature)
   }
 
   get limits(): GPUSupportedLimits {

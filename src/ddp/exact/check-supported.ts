@@ -1,7 +1,7 @@
+import type { Memory } from '../../graph/memory/memory-device.ts'
 import type { Module } from '../../nn/module.ts'
 import { SyncBatchNorm } from '../../nn/sync-batch-norm.ts'
 import { TabringError } from '../../util/errors.ts'
-import { switchValue } from '../../util/switches.ts'
 
 const maxParameters = 50e6
 /**
@@ -10,13 +10,8 @@ const maxParameters = 50e6
  */
 const bytesPerParameter = 68
 
-/** errors: `config.invalid` for a model that virtual workers cannot train, or that takes too much memory on the host; and with the switch `relaxedMadd`. */
+/** errors: `config.invalid` for a model that virtual workers cannot train, or that takes too much memory on the host. */
 export function mustFit(model: Module): void {
-  if (switchValue('relaxedMadd'))
-    throw new TabringError(
-      'config.invalid',
-      'exact: the switch relaxedMadd is set, with which results have other bits on other processors. Train without exact, or without the switch.',
-    )
   for (const [path, module] of model.namedModules()) {
     if (!(module instanceof SyncBatchNorm)) continue
     throw new TabringError(
@@ -30,5 +25,14 @@ export function mustFit(model: Module): void {
   throw new TabringError(
     'config.invalid',
     `exact: expected at most ${maxParameters / 1e6} million parameters, got ${Math.ceil(parameters / 1e6)} million, which take ${gigabytes} GB of host memory on each rank. Use a smaller model, or train without exact.`,
+  )
+}
+
+/** errors: `config.invalid` for a device that was opened with the switch `relaxedMadd`. */
+export function mustBeExact(memory: Memory): void {
+  if (memory === 'host' || !memory.isRelaxed) return
+  throw new TabringError(
+    'config.invalid',
+    'exact: the device cpu was opened with the switch relaxedMadd, with which results have other bits on other processors. Train without exact, or start again without the switch.',
   )
 }

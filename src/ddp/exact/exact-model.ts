@@ -15,6 +15,7 @@ import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { countElements, formatShape } from '../../util/shape.ts'
+import { mustBeExact } from './check-supported.ts'
 import { evenWorkers } from './even-workers.ts'
 import { ExactStep, type ExactStepOptions } from './exact-step.ts'
 import { addGradients, type Layout, layOut } from './layout.ts'
@@ -79,7 +80,8 @@ export class ExactModel {
     const { group, exchange, virtualWorkers, clipNorm, bucketElements } = this.#options
     return {
       exchange,
-      layoutOf: (prepared) => {
+      layoutOf: (prepared, memory) => {
+        mustBeExact(memory)
         if (this.step)
           throw notExact(
             'the model has a compiled step already',

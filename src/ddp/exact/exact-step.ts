@@ -24,6 +24,7 @@ import { TabringError } from '../../util/errors.ts'
 import { log } from '../../util/log.ts'
 import { oneAtATime } from '../../util/next-task.ts'
 import { AuditDraw, type Audits, audit, type Digest, digestOf } from './audit.ts'
+import { mustBeExact } from './check-supported.ts'
 import { clipDivisor } from './clip-divisor.ts'
 import { isNotFinite, isUnfit, judge, startExponent } from './exponents.ts'
 import {
@@ -150,9 +151,11 @@ export class ExactStep implements StepProgram {
     ]
   }
 
-  /** Compiles the program of a virtual worker. errors: those of `compile`. */
+  /** Compiles the program of a virtual worker. errors: `config.invalid` for a device whose bits differ between processors; those of `compile`. */
   static async create(options: ExactStepOptions & ForwardOptions): Promise<ExactStep> {
     const { runtime, optimizer, forward, types } = options
+    const memory = memoryOf(runtime)
+    mustBeExact(memory)
     const layout = layOut(optimizer.parameters)
     const traced: TracedFunction = (inputs) => {
       const outputs = forward(inputs)
@@ -161,7 +164,7 @@ export class ExactStep implements StepProgram {
       return outputs
     }
     try {
-      layout.allocate(memoryOf(runtime))
+      layout.allocate(memory)
       return new ExactStep(options, await compile(traced, types, { runtime }), layout)
     } catch (error) {
       layout.destroy()

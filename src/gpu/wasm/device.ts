@@ -1,5 +1,6 @@
 import { GpuError, messageOf } from '../../util/errors.ts'
 import { nextTask } from '../../util/next-task.ts'
+import { relaxedFeature } from '../device.ts'
 import { cores } from '../num-threads.ts'
 import { BufferMemory, type WasmBuffer } from './buffer.ts'
 import { type RecordedCommand, WasmCommandEncoder, WasmQuerySet } from './commands.ts'
@@ -46,7 +47,7 @@ interface ShaderModule {
  */
 export class WasmDevice extends EventTarget {
   readonly limits = limits
-  readonly features: ReadonlySet<string> = new Set(['timestamp-query'])
+  readonly features: ReadonlySet<string>
   readonly queue: WasmDeviceQueue
   readonly lost: Promise<{ reason: string; message: string }>
   readonly #memory: BufferMemory
@@ -61,11 +62,14 @@ export class WasmDevice extends EventTarget {
   #compiling: Promise<unknown> = Promise.resolve()
   #breathedMs = 0
 
-  constructor(heap: WasmHeap, compile: CompileKernel) {
+  constructor(heap: WasmHeap, compile: CompileKernel, isRelaxed = false) {
     super()
+    this.features = new Set(['timestamp-query', ...(isRelaxed ? [relaxedFeature] : [])])
     this.#memory = new BufferMemory(heap, this.#work)
     this.#threads = new Threads(heap)
-    this.#compile = compile
+    this.#compile = isRelaxed
+      ? (wgsl, options) => compile(wgsl, { ...options, isRelaxed })
+      : compile
     this.queue = new WasmDeviceQueue(this.#work, (message) => this.#report(message))
     this.lost = new Promise((resolve) => {
       this.#lose = resolve

@@ -22,9 +22,7 @@ export async function openWasm(compile: CompileKernel = compileKernel, why = '')
     : isWanted
       ? 'without relaxed_madd, which this engine lacks'
       : ''
-  const device = await prepared(
-    isRelaxed ? (wgsl, options) => compile(wgsl, { ...options, isRelaxed }) : compile,
-  )
+  const device = await prepared(compile, isRelaxed)
   const { architecture, vendor } = device.adapterInfo
   const facts: AdapterFacts = {
     vendor,
@@ -43,7 +41,7 @@ export async function openWasm(compile: CompileKernel = compileKernel, why = '')
   return new Gpu(device as unknown as GPUDevice, facts, { type: 'cpu', index: 0 })
 }
 
-async function prepared(compile: CompileKernel): Promise<WasmDevice> {
+async function prepared(compile: CompileKernel, isRelaxed: boolean): Promise<WasmDevice> {
   try {
     await proveVectors()
   } catch (cause) {
@@ -53,7 +51,7 @@ async function prepared(compile: CompileKernel): Promise<WasmDevice> {
       { cause },
     )
   }
-  const device = new WasmDevice(new WasmHeap(), compile)
+  const device = new WasmDevice(new WasmHeap(), compile, isRelaxed)
   device.lost.then(await shareCores())
   device.startThreads()
   return device

@@ -179,7 +179,7 @@ async function makeWhole(
     if (detectAnomaly || isBenchmarking())
       throw refusedWhole(detectAnomaly ? 'detectAnomaly' : 'benchmark')
     await checkPlaces(prepared, memory)
-    return whole.layoutOf(prepared)
+    return whole.layoutOf(prepared, memory)
   }
   exchange.compiling.countProgram()
   await exchange.compiling.settleLayout(await telling(layout(), () => exchange))

@@ -8,8 +8,8 @@ import type { StepProgram } from './step-program.ts'
 /** The step of which a traced function is one part, where each rank runs that part several times in a step. */
 export interface WholeStep {
   readonly exchange: GradientExchange<Parameter>
-  /** Returns the part of it that must be equal on all ranks. errors: `graph.misuse` for a function that cannot be such a part. */
-  layoutOf(prepared: Prepared): StepLayout
+  /** Returns the part of it that must be equal on all ranks. errors: `graph.misuse` for a function that cannot be such a part, `config.invalid` for a device that cannot run it. */
+  layoutOf(prepared: Prepared, memory: Memory): StepLayout
   /** Makes its memory, before the part's program is made. */
   allocate(memory: Memory): void
   /** Frees it. */

@@ -1,15 +1,18 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import {
   DistributedDataParallel,
   type DistributedDataParallelOptions,
 } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import type { ExactOptions } from '../../../src/ddp/data-parallel/exact-training.ts'
 import { mustFit } from '../../../src/ddp/exact/check-supported.ts'
+import { evenWorkers } from '../../../src/ddp/exact/even-workers.ts'
+import { ExactStep } from '../../../src/ddp/exact/exact-step.ts'
 import { allreduceHook } from '../../../src/ddp/hooks/comm-hooks.ts'
+import { openWasm } from '../../../src/gpu/wasm/open.ts'
 import { type CompileOptions, compile } from '../../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
 import { crossEntropy, sampleCount } from '../../../src/graph/functions/linear.ts'
-import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime, Runtime } from '../../../src/graph/memory/runtime.ts'
 import type { TracedFunction } from '../../../src/graph/plan/prepare.ts'
 import type { StepProgram } from '../../../src/graph/plan/step-program.ts'
 import type { Parameter } from '../../../src/graph/trace/parameter.ts'
@@ -20,6 +23,7 @@ import { type Module, Sequential } from '../../../src/nn/module.ts'
 import { SyncBatchNorm } from '../../../src/nn/sync-batch-norm.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
 import { clipGradNorm } from '../../../src/optim/clip.ts'
+import { ExactOptimizer } from '../../../src/optim/exact/exact-optimizer.ts'
 import { GradScaler } from '../../../src/optim/grad-scaler.ts'
 import type { Optimizer } from '../../../src/optim/optimizer.ts'
 import { RMSprop } from '../../../src/optim/rmsprop.ts'
@@ -29,15 +33,6 @@ import { systemEnv } from '../../../src/util/env.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { setSwitches } from '../../../src/util/switches.ts'
 import { onRanks } from '../../support/ranks-of-one.ts'
-
-test('exact refuses the switch relaxedMadd', () => {
-  setSwitches({ relaxedMadd: true })
-  try {
-    expect(() => mustFit(new Linear(2, 2))).toThrow(/^exact: the switch relaxedMadd is set, /)
-  } finally {
-    setSwitches({ relaxedMadd: false })
-  }
-})
 
 test('exact refuses a SyncBatchNorm by its path', () => {
   const model = new Sequential(new Linear(3, 4), new BatchNorm1d(4))
@@ -197,6 +192,38 @@ test.each<[string, RegExp, Step, CompileOptions?]>([
 ])('compile refuses %s with exact', async (_, message, step, options) => {
   const runtime = new ReferenceRuntime()
   await expect(compile(step(wrapped()), types, { runtime, ...options })).rejects.toThrow(message)
+})
+
+test('exact refuses a device that was opened with relaxedMadd, whatever the switch is later', async () => {
+  const step = stepOf(adamw)
+  const opened = async (relaxedMadd: boolean) => {
+    setSwitches({ relaxedMadd })
+    const runtime = new Runtime(await openWasm())
+    setSwitches({ relaxedMadd: !relaxedMadd })
+    return runtime
+  }
+  const refused = /^exact: the device cpu was opened with the switch relaxedMadd, /
+  vi.spyOn(WebAssembly, 'validate').mockReturnValue(true)
+  try {
+    const relaxed = await opened(true)
+    await expect(compile(step(wrapped()), types, { runtime: relaxed })).rejects.toThrow(refused)
+    const model = new Linear(3, 2)
+    const [optimizer, group] = [
+      new ExactOptimizer(model.parameters(), { kind: 'sgd', lr: 0.1, momentum: 0 }),
+      alone(),
+    ]
+    const forward: TracedFunction = ({ x }) => ({ loss: model.forward(x).mean() })
+    const workers = evenWorkers(8, 2, group)
+    const options = { runtime: relaxed, optimizer, group, workers, virtualWorkers: 8 }
+    await expect(ExactStep.create({ ...options, forward, types })).rejects.toThrow(refused)
+    const plain = await opened(false)
+    const program = await compile(step(wrapped()), types, { runtime: plain })
+    await program.run({ x: new Float32Array(6), y: new Int32Array(2) })
+    for (const { gpu } of [relaxed, plain]) gpu.close()
+  } finally {
+    setSwitches({ relaxedMadd: false })
+    vi.restoreAllMocks()
+  }
 })
 
 test('compile refuses a GradScaler, accumulation, an input without rows and a second step with exact', async () => {
