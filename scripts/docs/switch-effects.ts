@@ -34,7 +34,7 @@ export const switchEffects: { readonly [Name in SwitchName]: readonly string[] }
     'In code: `setDefaultDevice("cpu")`.',
   ],
   numThreads: [
-    "The device `cpu` computes on this many threads; results do not depend on it. Default: the machine's cores, divided by the ranks of a launcher. Also the variable OMP_NUM_THREADS. A page that is not isolated from other origins has one. In code: `setNumThreads(2)`, before the device is opened.",
+    "The device `cpu` computes on this many threads; results do not depend on it. Default: the machine's cores, divided by the ranks of a launcher. Also the variable OMP_NUM_THREADS. A page that is not isolated from other origins has one. In code: `setNumThreads(2)`, at any time.",
   ],
   relaxedMadd: [
     'The device `cpu` uses `relaxed_madd`, where the engine has it: products of matrices take 0.8 of the time, and the bits differ between processors. So `exact` refuses it. Before the device is opened.',

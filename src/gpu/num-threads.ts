@@ -8,15 +8,38 @@ const sharing = 'tabring-cores'
 /** Devices that share the cores, as far as is known: those of this browser's pages and workers. */
 let sharers = 1
 
+/** The threads of an open device. */
+interface OpenThreads {
+  /** How many it computes on. */
+  readonly expected: number
+  /** Starts those that are wanted now and are not there. */
+  start(): void
+}
+
+/** Of the devices of this page, worker or process. */
+const open = new Set<OpenThreads>()
+
+function startWanted(): void {
+  for (const threads of open) threads.start()
+}
+
+/** Starts the threads of a device, and more when more are wanted, until what it returns is called. */
+export function startThreads(threads: OpenThreads): () => void {
+  open.add(threads)
+  threads.start()
+  return () => void open.delete(threads)
+}
+
 /**
- * How many threads the device `cpu` computes on, like torch.get_num_threads: what was set, else the machine's cores divided by the ranks that
- * compute on them in this browser.
+ * How many threads the device `cpu` computes on, like torch.get_num_threads. Before it is opened: what was set, else the machine's cores divided
+ * by the ranks that compute on them in this browser.
  *
  * A page that is not isolated from other origins has one, whatever is set.
  */
-export const getNumThreads = (): number => (sharesMemory() ? wantedThreads() : 1)
+export const getNumThreads = (): number =>
+  [...open].at(-1)?.expected ?? (sharesMemory() ? wantedThreads() : 1)
 
-/** As `getNumThreads`, whether or not workers can share a memory here. */
+/** What was set, else this device's share of the cores; whether or not workers can share a memory here. */
 export const wantedThreads = (): number =>
   switchValue('numThreads') ?? Math.max(1, Math.floor(cores() / sharers))
 
@@ -33,12 +56,13 @@ export function cores(): number {
 /**
  * Sets how many threads the device `cpu` of this page, worker or process computes on, like torch.set_num_threads. Results do not depend on it.
  *
- * `count`: 1 to 64. A device that is open has no more threads than it began with. errors: `config.invalid`.
+ * `count`: 1 to 64. An open device starts more threads, or leaves some idle. errors: `config.invalid`.
  */
 export function setNumThreads(count: number): void {
   const isRight = (value: number) => isCount(value) && value <= maxThreads
   checkNumber('setNumThreads', 'count', count, isRight, `from 1 to ${maxThreads}`, true)
   setSwitches({ numThreads: count })
+  startWanted()
 }
 
 const handleNothing = () => undefined
@@ -51,6 +75,7 @@ async function countSharers(locks: LockManager): Promise<void> {
   const isDevice = ({ name, mode }: LockInfo) => name?.startsWith(sharing) && mode === 'exclusive'
   const names = held.filter(isDevice).map(({ name }) => name!)
   sharers = Math.max(1, names.length)
+  startWanted()
   for (const name of names) {
     if (awaited.has(name)) continue
     awaited.add(name)

@@ -1,7 +1,7 @@
 import { GpuError, messageOf } from '../../util/errors.ts'
 import { nextTask } from '../../util/next-task.ts'
 import { relaxedFeature } from '../device.ts'
-import { cores } from '../num-threads.ts'
+import { startThreads } from '../num-threads.ts'
 import { BufferMemory, type WasmBuffer } from './buffer.ts'
 import { type RecordedCommand, WasmCommandEncoder, WasmQuerySet } from './commands.ts'
 import type { WasmHeap } from './heap.ts'
@@ -56,6 +56,7 @@ export class WasmDevice extends EventTarget {
     const { label } = command as RecordedCommand
     this.#report(`kernel "${label}" failed: ${messageOf(error)}.`)
   })
+  #leave: () => void = () => undefined
   #lose: (info: { reason: string; message: string }) => void = () => undefined
   readonly #threads: Threads
   /** The newest kernel that is compiled: one after the other, so that other tasks get a turn between them. */
@@ -77,17 +78,15 @@ export class WasmDevice extends EventTarget {
   }
 
   get adapterInfo() {
-    const { expected: count, problem } = this.#threads
-    const on =
-      count > cores() ? ` on ${cores()} core${cores() === 1 ? '' : 's'}, which is slower` : ''
-    const threads = `${count} thread${count === 1 ? '' : 's'}${on}`
+    const { expected: count, excess, problem } = this.#threads
+    const threads = excess ?? `${count} thread${count === 1 ? '' : 's'}`
     const description = `CPU in WebAssembly, ${threads}${problem ? `; ${problem}` : ''}`
     return { vendor: '', architecture: 'wasm', device: '', description }
   }
 
   /** Starts the threads that were asked for. */
   startThreads(): void {
-    this.#threads.start()
+    this.#leave = startThreads(this.#threads)
   }
 
   #report(message: string): void {
@@ -162,6 +161,7 @@ export class WasmDevice extends EventTarget {
 
   destroy(): void {
     this.#work.close()
+    this.#leave()
     this.#threads.stop()
     this.#lose({ reason: 'destroyed', message: 'device was destroyed' })
   }

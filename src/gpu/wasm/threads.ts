@@ -1,5 +1,5 @@
 import { messageOf } from '../../util/errors.ts'
-import { wantedThreads } from '../num-threads.ts'
+import { cores, wantedThreads } from '../num-threads.ts'
 import type { WasmHeap } from './heap.ts'
 import type { WasmPipeline } from './pipeline.ts'
 import { startThread, type Thread } from './start-thread.ts'
@@ -47,6 +47,8 @@ export class Threads {
   /** Number of the newest task. */
   #task = 0
   readonly #helpers: Helper[] = []
+  /** By index of a thread: which of its two lines its worker has. */
+  readonly #lines: number[] = []
   readonly #collected = new FinalizationRegistry<undefined>(() => {
     for (const helper of this.#helpers) helper.unused++
   })
@@ -74,27 +76,51 @@ export class Threads {
     return 1 + Math.min(this.#helpers.length, this.#wanted - 1)
   }
 
-  /** Starts as many as were asked for. They take part once they have begun. */
+  /** Threads and cores, where there are more threads. */
+  get excess(): string | undefined {
+    const count = cores()
+    if (this.expected <= count) return undefined
+    return `${this.expected} threads on ${count} core${count === 1 ? '' : 's'}, which is slower`
+  }
+
+  /** Starts those that were asked for and are not there. They take part once they have begun. */
   start(): void {
-    if (this.#wanted === 1) return
+    if (this.#wanted <= 1 + this.#helpers.length) return
+    this.problem = undefined
     if (this.#heap.isShared) this.#startHelpers()
     else
       this.problem = 'the page is not isolated from other origins, so that workers share no memory'
     if (this.problem) this.#warn()
+    else if (this.excess) console.warn(`tabring: the device cpu computes on ${this.excess}.`)
   }
 
   #startHelpers(): void {
     const { memory } = this.#heap
-    const address = this.#heap.allocate('threads', controlWords * Int32Array.BYTES_PER_ELEMENT)
-    this.#words = new Int32Array(memory.buffer, address, controlWords)
-    this.#canSleep = canSleep(this.#words)
-    for (let index = 1; index < this.#wanted && this.#startHelper(index); index++);
-    this.needScratch(this.#scratchBytes)
+    try {
+      if (this.#words.length === 0) {
+        const address = this.#heap.allocate('threads', controlWords * Int32Array.BYTES_PER_ELEMENT)
+        this.#words = new Int32Array(memory.buffer, address, controlWords)
+        this.#canSleep = canSleep(this.#words)
+      }
+      this.needScratch(this.#scratchBytes, this.#wanted)
+    } catch (error) {
+      this.problem = messageOf(error)
+      return
+    }
+    for (let index = 1; index < this.#wanted; index++) {
+      const isThere = this.#helpers.some((helper) => helper.index === index)
+      if (!isThere && !this.#startHelper(index)) return
+    }
   }
 
   /** Returns whether it could. */
-  #startHelper(index: number, bell = at.bells + 2 * index * at.lineWords): boolean {
+  #startHelper(index: number): boolean {
     const { memory } = this.#heap
+    // One that is being stopped may still look at the other line.
+    const line = 1 - (this.#lines[index] ?? 1)
+    this.#lines[index] = line
+    const bell = at.bells + (2 * index + line) * at.lineWords
+    this.#words.fill(0, bell, bell + at.lineWords)
     const start = { memory, address: this.#words.byteOffset, index, bell, layout: at }
     try {
       const thread = startThread(start, (why) => this.#ended(helper, why))
@@ -114,10 +140,7 @@ export class Threads {
     helper.thread.stop()
     this.#helpers.splice(this.#helpers.indexOf(helper), 1)
     this.#begun = []
-    const first = at.bells + 2 * helper.index * at.lineWords
-    const bell = helper.bell === first ? first + at.lineWords : first
-    this.#words.fill(0, bell, bell + at.lineWords)
-    this.#startHelper(helper.index, bell)
+    this.#startHelper(helper.index)
   }
 
   #dropLate(): void {
@@ -161,9 +184,8 @@ export class Threads {
     )
   }
 
-  /** Gives each thread so much scratch memory. errors: `gpu.limit`. */
-  needScratch(bytes: number): void {
-    const count = this.#helpers.length + 1
+  /** Gives each of `count` threads so much scratch memory. errors: `gpu.limit`. */
+  needScratch(bytes: number, count = this.#helpers.length + 1): void {
     const needsNone = Math.max(bytes, this.#scratchBytes) === 0
     if (needsNone || (bytes <= this.#scratchBytes && count <= this.#scratches)) return
     const each = Math.max(bytes, this.#scratchBytes)

@@ -1,6 +1,4 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { getNumThreads, shareCores } from '../../../src/gpu/num-threads.ts'
-import { setSwitches } from '../../../src/util/switches.ts'
 
 /** Locks of a browser with several pages. `free`: ends the page that holds one. */
 function fakeLocks() {
@@ -36,10 +34,14 @@ class Channel {
   readonly postMessage = () => undefined
 }
 
-beforeEach(() => {
+let getNumThreads: typeof import('../../../src/gpu/num-threads.ts').getNumThreads
+let shareCores: typeof import('../../../src/gpu/num-threads.ts').shareCores
+
+beforeEach(async () => {
   Channel.all = []
-  // Other specs of this process may have set it.
-  setSwitches({ numThreads: null })
+  // Other specs of this process may have opened a device, or set the number.
+  vi.resetModules()
+  ;({ getNumThreads, shareCores } = await import('../../../src/gpu/num-threads.ts'))
   vi.stubGlobal('BroadcastChannel', Channel)
 })
 afterEach(() => vi.unstubAllGlobals())

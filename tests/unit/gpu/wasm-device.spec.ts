@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { afterEach, expect, test, vi } from 'vitest'
 import { type AdapterFacts, Gpu } from '../../../src/gpu/device.ts'
-import { setNumThreads } from '../../../src/gpu/num-threads.ts'
+import { getNumThreads, setNumThreads } from '../../../src/gpu/num-threads.ts'
 import { PipelineCache } from '../../../src/gpu/pipeline.ts'
 import { download } from '../../../src/gpu/readback.ts'
 import { StagedUploads } from '../../../src/gpu/staging.ts'
@@ -152,15 +152,24 @@ test('other tasks get turns while a kernel runs, and who waits for it comes last
   expect((await words(gpu, buffer)).every((word) => word === 1)).toBe(true)
 })
 
-test.each([1, 2, 4])('%i threads take all workgroups of a dispatch, each once', async (threads) => {
-  const gpu = await open(threads)
-  const cores = availableParallelism()
-  const isMore = threads > cores
-  expect(gpu.facts.description).toBe(
-    `CPU in WebAssembly, ${threads} thread${threads === 1 ? '' : 's'}${isMore ? ` on ${cores} core${cores === 1 ? '' : 's'}, which is slower` : ''}`,
-  )
+test.each([
+  [1, 1],
+  [2, 2],
+  [1, 4],
+])('%i threads, then %i, take all workgroups of a dispatch, each once', async (begin, threads) => {
+  const warn = vi.spyOn(console, 'warn').mockReturnValue()
+  const gpu = await open(begin)
   const count = 4000
   const [slow, scratch] = [await kernel(gpu, 'slow'), await kernel(gpu, 'scratch')]
+  expect(getNumThreads()).toBe(begin)
+  setNumThreads(threads)
+  expect(getNumThreads()).toBe(threads)
+  const cores = availableParallelism()
+  const excess = ` on ${cores} core${cores === 1 ? '' : 's'}, which is slower`
+  const on = threads > cores ? excess : ''
+  const text = `${threads} thread${threads === 1 ? '' : 's'}${on}`
+  expect(gpu.facts.description).toBe(`CPU in WebAssembly, ${text}`)
+  if (on) expect(warn).toHaveBeenLastCalledWith(`tabring: the device cpu computes on ${text}.`)
   const [sums, users] = [0, 1].map((n) => gpu.createBuffer(`numbers ${n}`, 4 * count, storage))
   const encoder = gpu.device.createCommandEncoder()
   for (let i = 0; i < 3; i++) slow(encoder, sums, count)
@@ -178,6 +187,9 @@ test.each([1, 2, 4])('%i threads take all workgroups of a dispatch, each once', 
     before = after
   }
   expect(found.size).toBe(threads)
+  gpu.close()
+  setNumThreads(1)
+  expect(getNumThreads()).toBe(1)
 })
 
 test('parts of a dispatch double up to a millisecond where other threads compute most of them', () => {
@@ -268,15 +280,17 @@ test('a device whose threads have no file computes without them, and names the f
   const warn = vi.spyOn(console, 'warn').mockReturnValue()
   try {
     const gpu = await open(3)
-    await vi.waitFor(() => expect(warn).toHaveBeenCalled())
+    const said = () => warn.mock.calls.filter(([text]) => !text.includes('slower'))
+    await vi.waitFor(() =>
+      expect(said()).toEqual([
+        [
+          expect.stringMatching(
+            /^tabring: the device cpu computes on 1 of 3 threads: a worker ended \(its file .*thread\.worker\.ts.* could not be loaded; check that the server has it\)\.$/,
+          ),
+        ],
+      ]),
+    )
     expect(gpu.facts.description).toMatch(/^CPU in WebAssembly, 1 thread; a worker ended/)
-    expect(warn.mock.calls).toEqual([
-      [
-        expect.stringMatching(
-          /^tabring: the device cpu computes on 1 of 3 threads: a worker ended \(its file .*thread\.worker\.ts.* could not be loaded; check that the server has it\)\.$/,
-        ),
-      ],
-    ])
   } finally {
     warn.mockRestore()
     vi.unstubAllGlobals()
