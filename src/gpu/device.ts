@@ -60,6 +60,8 @@ export interface AdapterFacts {
   readonly hasF16: boolean
   readonly hasSubgroups: boolean
   readonly hasTimestamps: boolean
+  /** Of an adapter that no person chose and that stands in for a faster device: why. */
+  readonly why?: string
 }
 
 /** The error for a command that the device did not take. */

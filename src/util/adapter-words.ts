@@ -5,7 +5,7 @@ export interface AdapterWords {
   readonly text: string
   /** All that it says of itself. */
   readonly title: string
-  /** Why it stands in for another; empty where it does not. */
+  /** Why it stands in for another, and what it lacks; empty where it does not. */
   readonly why: string
   readonly isSoftware: boolean
   readonly features: readonly string[]
@@ -27,7 +27,7 @@ export function adapterWords(adapter: unknown): AdapterWords {
   return {
     text: (!isHost && name) || first || 'unnamed adapter',
     title: description,
-    why: isHost ? reasons.join('; ') : '',
+    why: isHost ? reasons.join('; ') : text('why'),
     isSoftware: facts.isSoftware === true,
     features: [
       ...(facts.hasF16 === true ? ['f16'] : []),

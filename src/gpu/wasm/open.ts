@@ -1,13 +1,13 @@
-import { GpuError, messageOf } from '../../util/errors.ts'
+import { GpuError } from '../../util/errors.ts'
 import { log } from '../../util/log.ts'
 import { switchValue } from '../../util/switches.ts'
 import { compileKernel } from '../../wasm/compile-kernel.ts'
-import { type AdapterFacts, Gpu } from '../device.ts'
+import { type AdapterFacts, findAdapters, Gpu } from '../device.ts'
 import { shareCores } from '../num-threads.ts'
 import { WasmDevice } from './device.ts'
 import { WasmHeap } from './heap.ts'
 import type { CompileKernel } from './pipeline.ts'
-import { hasRelaxedMadd, proveVectors } from './vectors.ts'
+import { hasRelaxedMadd, missingVectors, type NoVectors } from './vectors.ts'
 
 /**
  * Opens the CPU of this page, worker or process as a device that runs the same shaders as a GPU, compiled to WebAssembly.
@@ -42,17 +42,30 @@ export async function openWasm(compile: CompileKernel = compileKernel, why = '')
 }
 
 async function prepared(compile: CompileKernel, isRelaxed: boolean): Promise<WasmDevice> {
-  try {
-    await proveVectors()
-  } catch (cause) {
-    throw new GpuError(
-      'gpu.unavailable',
-      `device: "cpu" needs WebAssembly with vector instructions (SIMD), which this page cannot use (${messageOf(cause)}). Use a newer browser, allow 'wasm-unsafe-eval' in the page's content security policy, or compile for the device "reference", which is slow.`,
-      { cause },
-    )
-  }
+  const missing = await missingVectors()
+  if (missing) throw await withoutVectors(missing)
   const device = new WasmDevice(new WasmHeap(), compile, isRelaxed)
   device.lost.then(await shareCores())
   device.startThreads()
   return device
+}
+
+/** Each way out is a sentence: the page shows them one a line. */
+async function withoutVectors({ isForbidden, cause }: NoVectors): Promise<GpuError> {
+  const isPage = 'location' in globalThis
+  const [where, way] = isForbidden
+    ? ["this page's content security policy forbids", "Allow 'wasm-unsafe-eval' in it."]
+    : isPage
+      ? ['this browser does not have', 'Use a newer browser.']
+      : ['this process does not have', 'Start Node without flags such as --jitless.']
+  const [adapter] = await findAdapters(1).catch(() => [])
+  const others = [
+    ...(adapter ? ['Or choose the device "webgpu", which has an adapter here.'] : []),
+    'Or choose the device "reference", which is slow.',
+  ]
+  return new GpuError(
+    'gpu.unavailable',
+    `device: "cpu" needs WebAssembly with vector instructions (SIMD), which ${where}. ${way} ${others.join(' ')}`,
+    { cause },
+  )
 }

@@ -15,7 +15,20 @@ const relaxedModule = Uint8Array.of(
 /** Whether the engine has `relaxed_madd`: Node has it from version 21, Chromium from 114. */
 export const hasRelaxedMadd = (): boolean => WebAssembly.validate(relaxedModule)
 
-/** Compiles a vector instruction. errors: what the engine throws where it has none, or the page forbids WebAssembly. */
-export const proveVectors = async (): Promise<void> => {
-  await WebAssembly.compile(vectorModule)
+/** Why this page, worker or process can compile no vector instruction. */
+export interface NoVectors {
+  /** A content security policy of the page; else the engine has none. */
+  readonly isForbidden: boolean
+  readonly cause: unknown
+}
+
+/** Compiles a vector instruction. Returns why that failed; undefined where it did not. */
+export async function missingVectors(): Promise<NoVectors | undefined> {
+  try {
+    await WebAssembly.compile(vectorModule)
+    return undefined
+  } catch (cause) {
+    // Policies forbid to compile, not to look.
+    return { isForbidden: globalThis.WebAssembly?.validate(vectorModule) ?? false, cause }
+  }
 }

@@ -1,7 +1,6 @@
 import { isSoftware, nameOf } from '../../gpu/adapters.ts'
 import { findAdapters } from '../../gpu/device.ts'
 import type { DeviceChoice, DeviceType } from '../../util/device.ts'
-import { messageOf } from '../../util/errors.ts'
 import { switchValue } from '../../util/switches.ts'
 
 /** A device, and why it was taken, for people; empty where a person chose it. */
@@ -20,15 +19,15 @@ export async function chooseDevice(choice: DeviceChoice): Promise<ChosenDevice> 
   if (switchValue('logicalDevices') > 1) return { type: 'webgpu', why: '' }
   const gpu = await findGpu()
   if (gpu.isThere) return { type: 'webgpu', why: '' }
-  try {
-    const { proveVectors } = await import('../../gpu/wasm/vectors.ts')
-    await proveVectors()
-    return { type: 'cpu', why: gpu.why }
-  } catch (thrown) {
-    // Without any adapter the CPU's own error says what is missing.
-    if (!gpu.hasAdapter) return { type: 'cpu', why: gpu.why }
-    return { type: 'webgpu', why: `no vectors in WebAssembly (${messageOf(thrown)})` }
-  }
+  // Without any adapter the CPU's own error says what is missing.
+  if (!gpu.hasAdapter) return { type: 'cpu', why: gpu.why }
+  const { missingVectors } = await import('../../gpu/wasm/vectors.ts')
+  const missing = await missingVectors()
+  if (!missing) return { type: 'cpu', why: gpu.why }
+  const why = missing.isForbidden
+    ? 'no GPU, and the content security policy forbids WebAssembly'
+    : 'no GPU, and no vector instructions in WebAssembly'
+  return { type: 'webgpu', why }
 }
 
 async function findGpu(): Promise<{ isThere: boolean; hasAdapter: boolean; why: string }> {

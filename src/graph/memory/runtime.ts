@@ -14,9 +14,12 @@ export class Runtime {
   readonly limits: KernelLimits
   /** Kernel variants by key, settled before the first program is compiled; if empty, the fixed table applies. */
   variants: Readonly<Record<string, string>> = {}
+  readonly #why: string
 
-  constructor(gpu: Gpu) {
+  /** `why`: it was taken, for people. */
+  constructor(gpu: Gpu, why = '') {
     this.gpu = gpu
+    this.#why = why
     this.pipelines = new PipelineCache(gpu)
     this.limits = {
       maxInvocations: gpu.limits.maxComputeInvocationsPerWorkgroup,
@@ -35,7 +38,7 @@ export class Runtime {
   }
 
   get facts(): AdapterFacts {
-    return this.gpu.facts
+    return this.#why ? { ...this.gpu.facts, why: this.#why } : this.gpu.facts
   }
 }
 
@@ -84,7 +87,7 @@ export async function openRuntime({ type, index }: PlacedDevice, why = ''): Prom
   if (type === 'reference') return new ReferenceRuntime()
   if (type === 'webgpu') {
     if (why) console.warn(`tabring: WebGPU in software: ${why}`)
-    return new Runtime(await openGpu(index))
+    return new Runtime(await openGpu(index), why)
   }
   const { openWasm } = await loadPart('the device cpu', () => import('../../gpu/wasm/open.ts'))
   return new Runtime(await openWasm(undefined, why))

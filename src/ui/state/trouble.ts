@@ -10,6 +10,7 @@ export interface Trouble {
     | 'no-webgpu'
     | 'no-adapter'
     | 'device'
+    | 'cpu'
     | 'bad-link'
     | 'bad-setting'
     | 'no-server'
@@ -82,6 +83,12 @@ export function troubleOf(thrown: unknown): Trouble {
       'Turn on hardware acceleration in the browser and restart it.',
       webGpuAdvice().adapter,
     )
+  }
+  if (detail.startsWith('device: "cpu" ')) {
+    const [text, ...ways] = detail.slice('device: '.length).split(/(?<=\.) (?=[A-Z])/)
+    const asParameter = (way: string) =>
+      way.replace(/choose the device "(\w+)"/, 'open this page with the parameter device=$1')
+    return say('cpu', 'The CPU cannot compute in this tab', text, ...ways.map(asParameter))
   }
   switch (code) {
     case 'config.invalid':

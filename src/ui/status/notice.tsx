@@ -31,7 +31,7 @@ export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
         <button type="button" class={kind === 'key' ? undefined : 'go'} onClick={acts.reenter}>
           {kind === 'removed' ? 'Rejoin' : 'Try again'}
         </button>
-        {withoutGpu.has(kind) && !isOnCpu() && (
+        {withoutGpu.has(kind) && (
           <a class="button" href={cpuAddress()}>
             Compute on the CPU
           </a>
@@ -51,9 +51,6 @@ export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
     </section>
   )
 }
-
-/** The trouble is the CPU's: it is no way out. */
-const isOnCpu = () => new URLSearchParams(location.search).get('device') === 'cpu'
 
 function cpuAddress(): string {
   const address = new URL(location.href)

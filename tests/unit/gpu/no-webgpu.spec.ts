@@ -44,17 +44,62 @@ test('where WebGPU was asked for, the error says what to do', async () => {
   })
 })
 
-test('without WebGPU and where WebAssembly is forbidden, the error says that the CPU cannot compute', async () => {
-  const forbidden = vi.spyOn(WebAssembly, 'compile').mockRejectedValue(new Error('forbidden'))
-  try {
-    const { type, why } = await chooseDevice('auto')
-    await expect(openRuntime({ type, index: 0 }, why)).rejects.toThrow(
-      /^device: "cpu" needs WebAssembly .* \(forbidden\)/,
-    )
-  } finally {
-    forbidden.mockRestore()
-  }
-})
+const software = { vendor: 'google', architecture: 'swiftshader', device: '', description: '' }
+const start = 'device: "cpu" needs WebAssembly with vector instructions (SIMD), which '
+const reference = 'Or choose the device "reference", which is slow.'
+
+test.each([
+  {
+    isPage: false,
+    isThere: false,
+    error: `this process does not have. Start Node without flags such as --jitless. ${reference}`,
+  },
+  {
+    isPage: true,
+    isThere: false,
+    error: `this browser does not have. Use a newer browser. ${reference}`,
+  },
+  {
+    isPage: true,
+    isThere: true,
+    error: `this page's content security policy forbids. Allow 'wasm-unsafe-eval' in it. ${reference}`,
+  },
+  {
+    isPage: true,
+    isThere: true,
+    adapter: software,
+    error: `this page's content security policy forbids. Allow 'wasm-unsafe-eval' in it. Or choose the device "webgpu", which has an adapter here. ${reference}`,
+    auto: { type: 'webgpu', why: 'no GPU, and the content security policy forbids WebAssembly' },
+  },
+  {
+    isPage: true,
+    isThere: false,
+    adapter: software,
+    error: `this browser does not have. Use a newer browser. Or choose the device "webgpu", which has an adapter here. ${reference}`,
+    auto: { type: 'webgpu', why: 'no GPU, and no vector instructions in WebAssembly' },
+  },
+])(
+  'the CPU that cannot compute says why and what can: a page $isPage, vectors $isThere, adapter $adapter.vendor',
+  async ({ isPage, isThere, adapter, error, auto = { type: 'cpu', why: 'no WebGPU' } }) => {
+    vi.spyOn(WebAssembly, 'compile').mockRejectedValue(new Error('no'))
+    vi.spyOn(WebAssembly, 'validate').mockReturnValue(isThere)
+    if (isPage) vi.stubGlobal('location', {})
+    if (adapter) {
+      vi.stubGlobal('isSecureContext', true)
+      vi.stubGlobal('navigator', { gpu: { requestAdapter: async () => ({ info: adapter }) } })
+    }
+    try {
+      expect(await chooseDevice('auto')).toEqual(auto)
+      await expect(openRuntime({ type: 'cpu', index: 0 })).rejects.toMatchObject({
+        code: 'gpu.unavailable',
+        message: start + error,
+      })
+    } finally {
+      vi.restoreAllMocks()
+      vi.unstubAllGlobals()
+    }
+  },
+)
 
 test('a CPU that gets no memory says so, and not that it has no vectors', async () => {
   const { Memory } = WebAssembly

@@ -526,14 +526,6 @@ test('the device cpu uses relaxed_madd when the switch is set and the engine has
   expect(relaxed).toEqual([undefined, undefined, true])
 })
 
-test('the error names what to allow when a page forbids WebAssembly', async () => {
-  vi.spyOn(WebAssembly, 'compile').mockRejectedValue(new Error('blocked by the policy'))
-  await expect(openWasm(compile)).rejects.toMatchObject({
-    code: 'gpu.unavailable',
-    message: expect.stringMatching(/cannot use \(blocked by the policy\).*'wasm-unsafe-eval'/),
-  })
-})
-
 test('a heap takes less memory when the engine cannot reserve 4 GiB', () => {
   const { Memory } = WebAssembly
   class SmallMemory extends Memory {

@@ -141,8 +141,10 @@ describe('who a tab is', () => {
     expect(adapterLine({ vendor: 'nvidia', architecture: 'hopper', description: 'H200' })).toBe(
       'nvidia · hopper',
     )
-    expect(adapterLine({ vendor: 'google', architecture: 'swiftshader', isSoftware: true })).toBe(
-      'google · swiftshader (software adapter)',
+    const software = { vendor: 'google', architecture: 'swiftshader', isSoftware: true }
+    expect(adapterLine(software)).toBe('google · swiftshader (software adapter)')
+    expect(adapterLine({ ...software, why: 'no GPU, and no vectors' })).toBe(
+      'google · swiftshader (no GPU, and no vectors)',
     )
     const plain = { architecture: 'reference', description: 'the plain references (slow)' }
     expect(adapterLine({ ...plain, isSoftware: true })).toBe('the plain references (slow)')
@@ -183,6 +185,18 @@ describe('what is wrong', () => {
   it('an adapter that is missing is another trouble than a browser without WebGPU', () => {
     const text = 'device: this browser has WebGPU but offers no adapter. Turn on …'
     expect(troubleOf(new GpuError('gpu.unavailable', text)).kind).toBe('no-adapter')
+  })
+
+  it('a CPU that cannot compute has its own ways out, as parameters of the page', () => {
+    const text =
+      'device: "cpu" needs WebAssembly with vector instructions (SIMD), which this browser does not have. Use a newer browser. Or choose the device "webgpu", which has an adapter here.'
+    const trouble = troubleOf(new GpuError('gpu.unavailable', text))
+    expect(trouble.remedies).toEqual([
+      'Use a newer browser.',
+      'Or open this page with the parameter device=webgpu, which has an adapter here.',
+    ])
+    // Of this kind the card has no button "Compute on the CPU".
+    expect(trouble.kind).toBe('cpu')
   })
 })
 
