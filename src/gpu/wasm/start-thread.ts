@@ -12,6 +12,10 @@ const ownWorker = () =>
 export function startThread(start: ThreadStart, onEnd: (why: string) => void): Thread {
   if (!('Worker' in globalThis)) return startInNode(start, onEnd)
   const worker = startWorker('Worker', ownWorker, onEnd)
+  const handleHeld = ({ data: name }: MessageEvent<string>) => {
+    navigator.locks.request(name, () => onEnd('the browser ended it')).catch(() => undefined)
+  }
+  worker.addEventListener('message', handleHeld, { once: true })
   worker.postMessage(start)
   return { stop: () => worker.terminate() }
 }
