@@ -2,6 +2,7 @@ import { GpuError } from '../../util/errors.ts'
 import { bytesOf } from '../../util/shape.ts'
 import type { Prepared } from '../plan/prepare.ts'
 import { formatCall } from '../trace/format-call.ts'
+import { type StoredLeaf, sharesMemory } from '../trace/value.ts'
 
 /** The device has no room for a program that needs `bytes` beside parameters and optimizer state. */
 export const outOfMemory = (bytes: number): GpuError =>
@@ -17,23 +18,29 @@ export function namingLargest(error: unknown, prepared: Prepared): unknown {
   return new GpuError(error.code, text, { cause: error })
 }
 
-/** Results of ops, inputs, and what outlives the program. */
-function largestOf({ nodes, trace, inputs, plan }: Prepared): string[] {
+/** Results of ops, inputs, and what outlives the program. A tensor in a bucket counts as part of that. */
+function largestOf({ nodes, trace, inputs, plan, fixed }: Prepared): string[] {
   const bytesByName = new Map<string, number>()
-  for (const node of nodes)
-    if (!node.op.isView)
+  for (const node of nodes) {
+    const own = node.outputs.filter((value) => fixed.get(value)?.kind !== 'pool')
+    if (!sharesMemory(node.op) && own.length > 0)
       bytesByName.set(
         formatCall(node, trace),
-        node.outputs.reduce((sum, { type }) => sum + bytesOf(type), 0),
+        own.reduce((sum, { type }) => sum + bytesOf(type), 0),
       )
+  }
+  const inBuckets = new Set<StoredLeaf>(trace.updates.flatMap(({ bucket }) => bucket.parameters))
   for (const [name, type] of Object.entries(inputs)) bytesByName.set(`input ${name}`, bytesOf(type))
   for (const { bindings } of plan.dispatches)
     for (const { place, sizeBytes } of bindings) {
       if (place.kind === 'pool') bytesByName.set(`"${place.pool.label}"`, place.pool.elements * 4)
-      if (place.kind === 'stored') bytesByName.set(place.tensor.title, sizeBytes)
+      if (place.kind === 'stored' && !inBuckets.has(place.tensor))
+        bytesByName.set(place.tensor.title, sizeBytes)
     }
-  return [...bytesByName]
-    .sort(([, a], [, b]) => b - a)
-    .slice(0, 4)
+  const sorted = [...bytesByName].sort(([, a], [, b]) => b - a)
+  const [largest] = sorted
+  return sorted
+    .filter(([, bytes]) => bytes > largest[1] / 100)
+    .slice(0, 6)
     .map(([name, bytes]) => `${name} with ${bytes} bytes`)
 }
