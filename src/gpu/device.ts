@@ -1,7 +1,7 @@
 import { inUnitsOf } from '../util/byte-units.ts'
 import { clipped } from '../util/clipped.ts'
 import { formatDevice, type PlacedDevice } from '../util/device.ts'
-import { GpuError } from '../util/errors.ts'
+import { GpuError, messageOf } from '../util/errors.ts'
 import { log } from '../util/log.ts'
 import { checkNumber } from '../util/options.ts'
 import { fixedSwitch, switchValue } from '../util/switches.ts'
@@ -98,6 +98,7 @@ export class Gpu {
   readonly lost: Promise<string>
   readonly #seesWorkLate: boolean
   #firstError: GpuError | undefined
+  #isDestroyed = false
   #usedBytes = 0
   /** Counts the bytes of buffers back that are collected without `destroy`: their memory is freed with them. */
   readonly #collected = new FinalizationRegistry<number>((bytes) => {
@@ -126,7 +127,8 @@ export class Gpu {
     })
     device.lost.then(({ reason, message }) => {
       log(1, 'device', () => `${formatDevice(id)} ${reason}: ${message}`)
-      if (reason === 'destroyed') return
+      this.#isDestroyed ||= reason === 'destroyed'
+      if (this.#isDestroyed) return
       this.#fail(
         new GpuError(
           'gpu.lost',
@@ -143,7 +145,7 @@ export class Gpu {
   }
 
   /**
-   * Waits for work on the device. errors: the device's first validation error, out-of-memory or loss.
+   * Waits for work on the device. errors: the device's first validation error, out-of-memory or loss; `gpu.lost` where it was destroyed.
    *
    * Racing against one long-lived promise instead would leak a little memory on each wait.
    */
@@ -159,7 +161,12 @@ export class Gpu {
       })
     } catch (error) {
       this.check()
-      throw error
+      if (!this.#isDestroyed) throw error
+      throw new GpuError(
+        'gpu.lost',
+        `device: ${formatDevice(this.id)} was destroyed before its work was done: ${messageOf(error)} Wait for runs before you destroy it; or open it with runtimeOf(), and compile the program again.`,
+        { cause: error },
+      )
     } finally {
       this.#waiting.delete(reject)
       clearInterval(nudging)
@@ -287,6 +294,7 @@ export class Gpu {
   }
 
   close(): void {
+    this.#isDestroyed = true
     this.device.destroy()
   }
 }

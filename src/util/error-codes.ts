@@ -24,9 +24,10 @@ export const errorCodes = {
   },
   // the device
   'gpu.unavailable': {
-    cause: 'The browser offers no WebGPU adapter, or the page is not a secure context.',
+    cause:
+      'The browser offers no WebGPU adapter, or the page is not a secure context. For `cpu`: WebAssembly has no vector instructions (SIMD), or the content security policy of the page forbids it.',
     remedy:
-      'Open the page over https or localhost in a browser with WebGPU, or compile for the device `cpu`.',
+      "Open the page over https or localhost in a browser with WebGPU, or compile for the device `cpu`. For `cpu`: use a newer browser, or allow 'wasm-unsafe-eval' in the policy.",
   },
   'device.mismatch': {
     cause: 'A tensor is on a different device than the program that reads it.',
@@ -39,7 +40,7 @@ export const errorCodes = {
     remedy: 'Use a smaller model or batch, `checkpoint`, or another adapter.',
   },
   'gpu.lost': {
-    cause: 'The browser lost the GPU device.',
+    cause: 'The browser lost the GPU device, or it was destroyed before its work was done.',
     remedy:
       'Reopen the device and resume from the last snapshot or checkpoint. The built-in training does this automatically on all ranks.',
   },

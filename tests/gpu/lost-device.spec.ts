@@ -1,5 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import { openGpu } from '../../src/gpu/device.ts'
+import { download } from '../../src/gpu/readback.ts'
+import { bufferUsage } from '../../src/gpu/usage.ts'
 import { losableDevices } from '../support/losable-devices.ts'
 
 // A device that is lost: waits under way and later calls reject.
@@ -27,9 +29,16 @@ test('waits that would have no end reject when the device is lost, and so does a
   other.close()
 })
 
-test('a device that its owner closes is lost without an error', async () => {
+test('a device that its owner closes is lost without an error, which only waits get', async () => {
   const gpu = await openGpu()
+  const reading = download(gpu, gpu.createBuffer('numbers', 8, bufferUsage.COPY_SRC), 0, 8)
   gpu.close()
+  await expect(reading).rejects.toMatchObject({
+    code: 'gpu.lost',
+    message: expect.stringMatching(
+      /^device: webgpu:0 was destroyed before .*open it with runtimeOf/,
+    ),
+  })
   expect(await gpu.lost).toMatch(/^destroyed: /)
   gpu.check()
 })

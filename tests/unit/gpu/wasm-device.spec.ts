@@ -398,7 +398,12 @@ test('a destroyed device ends waits, and does nothing any more', async () => {
   gpu.submit(encoder)
   const mapped = staging.mapAsync(mapMode.READ)
   gpu.close()
-  await expect(mapped).rejects.toThrow('"staging" or its device was destroyed')
+  await expect(gpu.wait(mapped)).rejects.toMatchObject({
+    code: 'gpu.lost',
+    message: expect.stringMatching(
+      /^device: cpu was destroyed before .*"staging" or its device was destroyed\. .*open it with runtimeOf/,
+    ),
+  })
   expect(await gpu.lost).toBe('destroyed: device was destroyed')
 })
 
