@@ -92,10 +92,15 @@ export class WasmHeap {
       const isAtMax = end > this.#maxBytes
       const all = isAtMax ? this.#maxBytes : given
       const bytes = inUnitsOf(all)
-      const giver = isAtMax ? 'WebAssembly' : 'the browser or process'
+      const [giver, way] = isAtMax
+        ? ['WebAssembly', 'Use']
+        : [
+            'the browser or process',
+            'It gives no more: close other tabs or programs, or give this process more memory. Else use',
+          ]
       throw new GpuError(
         'gpu.limit',
-        `device: "${label}" needs ${bytes(size)} in one piece, and ${bytes(this.#takenBytes)} of the ${bytes(all)} that ${giver} gives are taken. Use a smaller model or batch, split the model over more ranks, or free models and programs that are no longer used with destroy().`,
+        `device: "${label}" needs ${bytes(size)} in one piece, and ${bytes(this.#takenBytes)} of the ${bytes(all)} that ${giver} gives are taken. ${way} a smaller model or batch, split the model over more ranks, or free models and programs that are no longer used with destroy().`,
       )
     }
     this.#top = start + size

@@ -179,7 +179,7 @@ test('a program is refused with what the browser gives when memory grows no more
   await expect(program).rejects.toMatchObject({
     code: 'gpu.limit',
     message: expect.stringMatching(
-      /needs 256KiB in one piece, and [\d.]+\w+ of the [\d.]+\w+ that the browser or process gives are taken\./,
+      /needs 256KiB in one piece, and [\d.]+\w+ of the [\d.]+\w+ that the browser or process gives are taken\. It gives no more: close other tabs or programs, /,
     ),
   })
 })
