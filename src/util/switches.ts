@@ -92,11 +92,17 @@ export function fromEnvironment(
 ): SwitchInputs {
   const found = switchNames.flatMap((name) => {
     const text = environment[variableOf(name)]
-    return text === undefined ? [] : [[name, text]]
+    // A shell sets what it wants to leave out to nothing.
+    const isLeftOut = text === undefined || (text === '' && !v.is(switches[name].schema, text))
+    return isLeftOut ? [] : [[name, text]]
   })
-  // Other programs read it too: it may be empty, and more than this one takes.
-  const threads = environment.OMP_NUM_THREADS
+  // Other programs read it too: it may be empty, of several levels, and more than this one takes.
+  const [threads] = environment.OMP_NUM_THREADS?.split(',') ?? []
   const numThreads = Math.min(Number(threads), maxThreads) || threads
+  if (Number(threads) > maxThreads)
+    console.warn(
+      `tabring: OMP_NUM_THREADS is ${threads}; the device cpu takes ${maxThreads} threads at most.`,
+    )
   return {
     ...(threads && checked('OMP_NUM_THREADS', { numThreads })),
     ...checked('launcher', Object.fromEntries(found)),

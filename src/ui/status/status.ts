@@ -82,14 +82,16 @@ export function statusOf(snapshot: Snapshot): Status {
     return {
       tone: 'good',
       title: 'Finished',
-      text: `${whose}${reachedWords(run.end.result, run.end.result)}. ${next}`,
+      text: `${whose}${reachedWords(run.end.result, run.end.result)}.${unlikeWords(run)} ${next}`,
+      ...whatDiffers(run),
     }
   }
   if (run?.end?.kind === 'stopped') {
     return {
       tone: 'idle',
       title: 'Stopped',
-      text: `${endedWords(run)}${next}`,
+      text: `${endedWords(run)}${next}${unlikeWords(run)}`,
+      ...whatDiffers(run),
     }
   }
   if (run && hasEndedBeforeJoin(run)) {
@@ -211,19 +213,11 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
           : hasOwnModels(run)
             ? `${ranks}, each with its own model, share the ${batch} of every step.`
             : `${ranks} share the ${batch} of every step.`
-      const differences = [
-        ...(run.resumed?.differences ?? []),
-        ...run.unlike.flatMap(({ step, text, isLasting }) =>
-          isLasting ? [`after step ${step}: ${text}`] : [],
-        ),
-      ]
       return {
         ...say(
           `${how}${heldUpWords(run)}${resumedWords(run)}${changeWords(run)}${waitsWords(snapshot, run)}${brokeWords(run)}${stateWords(run)}${unlikeWords(run)}${leftOutWords(run)}${silentWords(run)}${lost}`,
         ),
-        ...(differences.length > 0 && {
-          more: { summary: 'What differs', text: differences.join('; ') },
-        }),
+        ...whatDiffers(run),
       }
     }
   }
@@ -322,6 +316,18 @@ const stateWords = ({ given }: Run): string =>
 
 const givenWords = ({ doneBytes, totalBytes }: NonNullable<Run['given']>): string =>
   `${formatBytes(doneBytes)} of ${formatBytes(totalBytes)}`
+
+/** Why the bits of a run are not those of another. */
+function whatDiffers({ resumed, unlike }: Run): Pick<Status, 'more'> {
+  const differences = [
+    ...(resumed?.differences ?? []),
+    ...unlike.flatMap(({ step, text, isLasting }) =>
+      isLasting ? [`after step ${step}: ${text}`] : [],
+    ),
+  ]
+  if (differences.length === 0) return {}
+  return { more: { summary: 'What differs', text: differences.join('; ') } }
+}
 
 /** Of an exact run: whose bits or states were others than the run's. */
 function unlikeWords({ unlike, members }: Run): string {

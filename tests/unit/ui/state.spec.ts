@@ -409,6 +409,9 @@ describe('a run', () => {
       text: `after step 50: ${text}`,
     })
     expect(received.run!.log.unlike).toEqual([{ step: 50, text, isLasting: true }])
+    const ended = play(received, { type: 'finished', result: makeResult(3), bytesSent: 1 })
+    expect(statusOf(ended).text).toContain(words)
+    expect(statusOf(ended).more).toEqual(statusOf(received).more)
     expect(statusOf(hear({ ...found, ranks: [] })).text).toContain('of a run in other tabs.')
     const mended = hear(
       { event: 'regrouped', step: 50, worldSize: 3, rank: 0 },

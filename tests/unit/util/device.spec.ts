@@ -50,6 +50,13 @@ test.each([
   )
 })
 
+test('what is nearly right is refused with the way to it', () => {
+  expect(() => device('auto')).toThrow(
+    /got "auto"\. Leave the device out .*setDefaultDevice\(null\)/,
+  )
+  expect(() => device('cpu:1')).toThrow(/got "cpu:1"\. There is one cpu: leave the index out/)
+})
+
 test('an index may be given only once', () => {
   expect(() => device('webgpu:1', 1)).toThrow(/got "webgpu:1" and 1/)
   expect(() => device(1, 1)).toThrow(/and 1/)
