@@ -164,7 +164,7 @@ export class Gpu {
       if (!this.#isDestroyed) throw error
       throw new GpuError(
         'gpu.lost',
-        `device: ${formatDevice(this.id)} was destroyed before its work was done: ${messageOf(error)} Wait for runs before you destroy it; or open it with runtimeOf(), and compile the program again.`,
+        `device: destroyed before its work was done (${messageOf(error)}). Wait for its runs first, or reopen it with runtimeOf() and compile again.`,
         { cause: error },
       )
     } finally {

@@ -59,22 +59,18 @@ export function setCurrentDevice(index: number): void {
  * errors: `config.invalid` for an unknown device; a TypeError for anything but a string, number or object.
  */
 export function device(spec: DeviceSpec, index?: number): Device {
-  const words = (way = 'Use one of these forms.') =>
-    `device: spec must be "webgpu", "webgpu:<index>", "cpu", "reference", "rank:<rank>/webgpu:<index>", an index or { type, index }, got ${quoted(spec)}${index === undefined ? '' : ` and ${quoted(index)}`}. ${way}`
-  const refuse = (way?: string): never => {
-    throw new TabringError('config.invalid', words(way))
+  const words = () =>
+    `device: spec must be "webgpu", "webgpu:<index>", "cpu", "reference" (both without an index), "rank:<rank>/webgpu:<index>", an index or { type, index }, got ${quoted(spec)}${index === undefined ? '' : ` and ${quoted(index)}`}. Use one of these forms, or none (setDefaultDevice(null)) for a GPU or else the CPU.`
+  const refuse = (): never => {
+    throw new TabringError('config.invalid', words())
   }
   const make = (type: unknown, at?: number, rank?: number): Device => {
     const isKnown = isDeviceType(type)
     const isIndex = [at, rank].every((n) => n === undefined || (Number.isSafeInteger(n) && n >= 0))
     // Another rank's current device is not known here.
     if (rank !== undefined && type === 'webgpu' && at === undefined) return refuse()
-    if (type === 'auto')
-      return refuse(
-        'Leave the device out for a GPU or else the CPU, or call setDefaultDevice(null).',
-      )
-    if (!isKnown || !isIndex) return refuse()
-    if (type !== 'webgpu' && at) return refuse(`There is one ${type}: leave the index out.`)
+    // The others have one each.
+    if (!isKnown || !isIndex || (type !== 'webgpu' && at)) return refuse()
     const owner = rank === undefined ? {} : { rank }
     if (type !== 'webgpu') return { type, index: 0, ...owner }
     return at === undefined ? { type } : { type, index: at, ...owner }

@@ -99,10 +99,6 @@ export function fromEnvironment(
   // Other programs read it too: it may be empty, of several levels, and more than this one takes.
   const [threads] = environment.OMP_NUM_THREADS?.split(',') ?? []
   const numThreads = Math.min(Number(threads), maxThreads) || threads
-  if (Number(threads) > maxThreads)
-    console.warn(
-      `tabring: OMP_NUM_THREADS is ${threads}; the device cpu takes ${maxThreads} threads at most.`,
-    )
   return {
     ...(threads && checked('OMP_NUM_THREADS', { numThreads })),
     ...checked('launcher', Object.fromEntries(found)),

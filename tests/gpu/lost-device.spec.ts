@@ -36,7 +36,7 @@ test('a device that its owner closes is lost without an error, which only waits 
   await expect(reading).rejects.toMatchObject({
     code: 'gpu.lost',
     message: expect.stringMatching(
-      /^device: webgpu:0 was destroyed before .*open it with runtimeOf/,
+      /^device: destroyed before its work was done \(.*reopen it with runtimeOf/,
     ),
   })
   expect(await gpu.lost).toMatch(/^destroyed: /)

@@ -1,3 +1,4 @@
+import type { DeviceType } from '../../util/device.ts'
 import { GpuError } from '../../util/errors.ts'
 import { log } from '../../util/log.ts'
 import { switchValue } from '../../util/switches.ts'
@@ -58,10 +59,12 @@ async function withoutVectors({ isForbidden, cause }: NoVectors): Promise<GpuErr
     : isPage
       ? ['this browser does not have', 'Use a newer browser.']
       : ['this process does not have', 'Start Node without flags such as --jitless.']
+  const device = (type: DeviceType) =>
+    isPage ? `device=${type} in the address of the page` : `the device "${type}"`
   const [adapter] = await findAdapters(1).catch(() => [])
   const others = [
-    ...(adapter ? ['Or choose the device "webgpu", which has an adapter here.'] : []),
-    'Or choose the device "reference", which is slow.',
+    ...(adapter ? [`Or choose ${device('webgpu')}: an adapter is there.`] : []),
+    `Or choose ${device('reference')}: that is slow.`,
   ]
   return new GpuError(
     'gpu.unavailable',

@@ -86,9 +86,7 @@ export function troubleOf(thrown: unknown): Trouble {
   }
   if (detail.startsWith('device: "cpu" ')) {
     const [text, ...ways] = detail.slice('device: '.length).split(/(?<=\.) (?=[A-Z])/)
-    const asParameter = (way: string) =>
-      way.replace(/choose the device "(\w+)"/, 'open this page with the parameter device=$1')
-    return say('cpu', 'The CPU cannot compute in this tab', text, ...ways.map(asParameter))
+    return say('cpu', 'The CPU cannot compute in this tab', text, ...ways)
   }
   switch (code) {
     case 'config.invalid':

@@ -90,8 +90,7 @@ export function statusOf(snapshot: Snapshot): Status {
     return {
       tone: 'idle',
       title: 'Stopped',
-      text: `${endedWords(run)}${next}${unlikeWords(run)}`,
-      ...whatDiffers(run),
+      text: `${endedWords(run)}${next}`,
     }
   }
   if (run && hasEndedBeforeJoin(run)) {

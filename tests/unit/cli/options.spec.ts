@@ -1,4 +1,4 @@
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { dataMount } from '../../../node/mounts.ts'
 import { parseOptions } from '../../../node/train/options.ts'
@@ -122,12 +122,7 @@ test('--num-threads is the switch of that name, and goes before OMP_NUM_THREADS'
   }
   expect(threadsOf([])).toBe(3)
   expect(threadsOf(['--num-threads', '2'])).toBe(2)
-  const warn = vi.spyOn(console, 'warn').mockReturnValue()
   expect(threadsOf([], '128')).toBe(64)
-  expect(warn.mock.calls).toEqual([
-    ['tabring: OMP_NUM_THREADS is 128; the device cpu takes 64 threads at most.'],
-  ])
-  warn.mockRestore()
   expect(threadsOf([], '')).toBeUndefined()
   // Of its threads, how many each starts.
   expect(threadsOf([], '4,2')).toBe(4)

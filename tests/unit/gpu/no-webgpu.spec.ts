@@ -46,7 +46,8 @@ test('where WebGPU was asked for, the error says what to do', async () => {
 
 const software = { vendor: 'google', architecture: 'swiftshader', device: '', description: '' }
 const start = 'device: "cpu" needs WebAssembly with vector instructions (SIMD), which '
-const reference = 'Or choose the device "reference", which is slow.'
+const reference = 'Or choose the device "reference": that is slow.'
+const onPage = 'Or choose device=reference in the address of the page: that is slow.'
 
 test.each([
   {
@@ -57,25 +58,25 @@ test.each([
   {
     isPage: true,
     isThere: false,
-    error: `this browser does not have. Use a newer browser. ${reference}`,
+    error: `this browser does not have. Use a newer browser. ${onPage}`,
   },
   {
     isPage: true,
     isThere: true,
-    error: `this page's content security policy forbids. Allow 'wasm-unsafe-eval' in it. ${reference}`,
+    error: `this page's content security policy forbids. Allow 'wasm-unsafe-eval' in it. ${onPage}`,
   },
   {
     isPage: true,
     isThere: true,
     adapter: software,
-    error: `this page's content security policy forbids. Allow 'wasm-unsafe-eval' in it. Or choose the device "webgpu", which has an adapter here. ${reference}`,
+    error: `this page's content security policy forbids. Allow 'wasm-unsafe-eval' in it. Or choose device=webgpu in the address of the page: an adapter is there. ${onPage}`,
     auto: { type: 'webgpu', why: 'no GPU, and the content security policy forbids WebAssembly' },
   },
   {
     isPage: true,
     isThere: false,
     adapter: software,
-    error: `this browser does not have. Use a newer browser. Or choose the device "webgpu", which has an adapter here. ${reference}`,
+    error: `this browser does not have. Use a newer browser. Or choose device=webgpu in the address of the page: an adapter is there. ${onPage}`,
     auto: { type: 'webgpu', why: 'no GPU, and no vector instructions in WebAssembly' },
   },
 ])(

@@ -401,7 +401,7 @@ test('a destroyed device ends waits, and does nothing any more', async () => {
   await expect(gpu.wait(mapped)).rejects.toMatchObject({
     code: 'gpu.lost',
     message: expect.stringMatching(
-      /^device: cpu was destroyed before .*"staging" or its device was destroyed\. .*open it with runtimeOf/,
+      /^device: destroyed before its work was done \(.*"staging" or its device was destroyed\.\).*reopen it with runtimeOf/,
     ),
   })
   expect(await gpu.lost).toBe('destroyed: device was destroyed')

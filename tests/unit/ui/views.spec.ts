@@ -189,11 +189,11 @@ describe('what is wrong', () => {
 
   it('a CPU that cannot compute has its own ways out, as parameters of the page', () => {
     const text =
-      'device: "cpu" needs WebAssembly with vector instructions (SIMD), which this browser does not have. Use a newer browser. Or choose the device "webgpu", which has an adapter here.'
+      'device: "cpu" needs WebAssembly with vector instructions (SIMD), which this browser does not have. Use a newer browser. Or choose device=webgpu in the address of the page: an adapter is there.'
     const trouble = troubleOf(new GpuError('gpu.unavailable', text))
     expect(trouble.remedies).toEqual([
       'Use a newer browser.',
-      'Or open this page with the parameter device=webgpu, which has an adapter here.',
+      'Or choose device=webgpu in the address of the page: an adapter is there.',
     ])
     // Of this kind the card has no button "Compute on the CPU".
     expect(trouble.kind).toBe('cpu')
