@@ -52,7 +52,7 @@ function defineCommand(): Command {
   const command = new Command('train')
     .usage('[options]      (through npm: npm run train -- [options])')
     .description(
-      'Trains one model in N headless browser tabs, each a rank with its own WebGPU device.',
+      'Trains one model in N headless browser tabs, each a rank with its own device: a GPU, or else the CPU.',
     )
   const texts = {
     maxRestarts: `how many times to open again what was lost: one tab where the others continue without it, else all, from the latest checkpoint that the run has saved (default: ${fewRestarts}; without --elastic MIN:MAX single tabs only)`,
