@@ -10,22 +10,23 @@ import { openTrainingHost } from '../node/training-host.ts'
 import { repository } from '../tests/support/repository.ts'
 
 /**
- * `npm run pictures`: README's pictures, taken of the built pages while they train: three tabs as an animation, the page, and each demo.
+ * `npm run pictures`: README's pictures, taken of the built pages while they train: the first screen as an animation, the page, and each demo.
  *
- * ffmpeg joins the tabs side by side and makes the animation; it has to be there (`apt-get install ffmpeg`, `brew install ffmpeg`).
+ * ffmpeg makes the animation; it has to be there (`apt-get install ffmpeg`, `brew install ffmpeg`).
  */
 const { out, adapter, only } = new Command('npm run pictures --')
   .description("Takes README's pictures again. Needs ffmpeg.")
   .option('--out <folder>', 'output folder', join(repository, 'docs', 'images'))
   .option('--adapter <name>', 'auto or software', 'auto')
-  .option('--only <demo>', 'only the picture of this demo')
+  .option('--only <name>', 'only this picture: first-screen, running, or the name of a demo')
   .parse()
   .opts<{ out: string; adapter: AdapterChoice; only?: string }>()
 
 /** Of the animation. */
-const frames = 28
-const framesPerSec = 4
-const tab = { width: 520, height: 900 }
+const frames = 64
+const framesPerSec = 5
+/** Between two frames while it trains. */
+const frameMs = 260
 
 /** A 3. */
 const three = [
@@ -100,43 +101,23 @@ const finished = (page: Page) =>
     .filter({ hasText: 'Finished' })
     .waitFor({ timeout: 120_000 })
 
-/** Three tabs beside each other, from the start of a run. */
+/** The first screen, from its first step until a rank has been lost and another has joined. */
 async function animate(browser: Browser, url: string, to: string): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'tabring-pictures-'))
+  const page = await browser.newPage({ viewport: { width: 1180, height: 620 } })
   try {
-    const pages = await openRoom(
-      browser,
-      `${url}?demo=playground&data=spiral&partition=own-slice&steps=1000`,
-      3,
-      tab,
-    )
-    await start(pages[0])
-    await Promise.all(pages.map(drawn))
+    await page.goto(url)
+    await page.locator('.first-progress', { hasText: /step [1-9]/ }).waitFor()
     for (let frame = 0; frame < frames; frame++) {
-      await Promise.all(
-        pages.map(async (page, rank) => {
-          // From the numbers down to the boundary.
-          await page.locator('.readouts').evaluate((one) => {
-            one.scrollIntoView({ block: 'start' })
-            scrollBy(0, -12)
-          })
-          const path = join(folder, `${rank}-${String(frame).padStart(3, '0')}.png`)
-          await page.screenshot({ path })
-        }),
-      )
-      await pages[0].waitForTimeout(300)
+      await page.screenshot({ path: join(folder, `${String(frame).padStart(3, '0')}.png`) })
+      await page.waitForTimeout(frameMs)
     }
-    const inputs = pages.flatMap((_, rank) => [
-      '-framerate',
-      String(framesPerSec),
-      '-i',
-      join(folder, `${rank}-%03d.png`),
-    ])
-    const together =
-      'hstack=inputs=3,scale=1080:-1:flags=lanczos,split[a][b];[a]palettegen=max_colors=128[p];[b][p]paletteuse=dither=none'
-    ffmpeg([...inputs, '-filter_complex', together, to])
-    await pages[0].context().close()
+    const input = ['-framerate', String(framesPerSec), '-i', join(folder, '%03d.png')]
+    const small =
+      'scale=880:-1:flags=lanczos,split[a][b];[a]palettegen=max_colors=128[p];[b][p]paletteuse=dither=none'
+    ffmpeg([...input, '-filter_complex', small, to])
   } finally {
+    await page.close()
     rmSync(folder, { recursive: true })
   }
 }
@@ -207,19 +188,24 @@ async function drawOn(pad: Locator, stroke: readonly (readonly [number, number])
   await mouse.up()
 }
 
-if (only !== undefined && !Object.hasOwn(demos, only))
-  throw new Error(`--only: no demo "${only}". Choose one of ${Object.keys(demos).join(', ')}.`)
+/** All pictures, by the names of their files. */
+const pictures: Readonly<Record<string, Shoot>> = {
+  'first-screen.gif': animate,
+  'running.png': shootRun,
+  ...Object.fromEntries(Object.entries(demos).map(([name, shoot]) => [`demo-${name}.png`, shoot])),
+}
+const chosen = Object.entries(pictures).filter(
+  ([file]) => only === undefined || file.replace(/^demo-|\..*$/g, '') === only,
+)
+if (chosen.length === 0)
+  throw new Error(
+    `--only: no picture "${only}". Choose one of first-screen, running, ${Object.keys(demos).join(', ')}.`,
+  )
 
 mkdirSync(out, { recursive: true })
 const { served, browser, close } = await openTrainingHost({ adapter, note: console.log })
 try {
-  if (only === undefined) {
-    await animate(browser, served.localUrl, join(out, 'three-tabs.gif'))
-    await shootRun(browser, served.localUrl, join(out, 'running.png'))
-  }
-  for (const [name, shoot] of Object.entries(demos))
-    if (only === undefined || name === only)
-      await shoot(browser, served.localUrl, join(out, `demo-${name}.png`))
+  for (const [file, shoot] of chosen) await shoot(browser, served.localUrl, join(out, file))
 } finally {
   await close()
 }

@@ -14,7 +14,6 @@ import { Readouts } from '../run/readouts.tsx'
 import type { Acts } from '../state/acts.ts'
 import { canStart } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
-import { Notice } from '../status/notice.tsx'
 import { StatusStrip } from '../status/status-strip.tsx'
 import type { FirstScreenProps } from './first-screen.tsx'
 import { Header } from './header.tsx'
@@ -74,16 +73,19 @@ function Lab({ snapshot, acts, views }: Required<Omit<AppProps, 'loadFirst'>>) {
     () => import('./run-panels.tsx'),
     run !== null || runs.length > 0,
   )
+  const { part: notice, failure: noNotice } = useLoaded(
+    'the notice',
+    () => import('../status/notice.tsx'),
+    trouble !== null,
+  )
   const isShut = stage === 'outside' && run === null
   // Before a run the links are a preview; in one they are what is looked at.
   const links = <RingView key="links" snapshot={snapshot} />
   return (
     <>
-      {trouble ? (
-        <Notice trouble={trouble} acts={acts} />
-      ) : (
-        <StatusStrip snapshot={snapshot} acts={acts} />
-      )}
+      {!trouble && <StatusStrip snapshot={snapshot} acts={acts} />}
+      {trouble && notice && <notice.Notice trouble={trouble} acts={acts} />}
+      {trouble && noNotice && <p role="alert">{trouble.text}</p>}
       {!isShut && (
         <div class={`desk ${stage === 'outside' ? 'alone' : ''}`}>
           {stage !== 'outside' && (

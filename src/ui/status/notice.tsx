@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks'
 import type { Acts } from '../state/acts.ts'
 import type { Trouble } from '../state/trouble.ts'
+import { withCode } from './with-code.tsx'
 
 /** Troubles that a tab does not have when it computes on the CPU. */
 const withoutGpu: ReadonlySet<Trouble['kind']> = new Set(['no-webgpu', 'no-adapter', 'device'])
@@ -56,16 +57,6 @@ function cpuAddress(): string {
   const address = new URL(location.href)
   address.searchParams.set('device', 'cpu')
   return address.href
-}
-
-const codeParts =
-  /(npm start(?: -- --(?:host(?: --relay| --ice-servers turn:HOST:3478)?|allow-origin))?|docs\/\w+\.md|https?:\/\/[\w.:-]+|chrome:\/\/[\w/#-]+|--[\w-]+(?:=\w+)?)/
-
-/** Commands, addresses and flags in a sentence, set as code. */
-export function withCode(text: string) {
-  return text
-    .split(codeParts)
-    .map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))
 }
 
 /** Asks for the server's room key. `give` returns whether the tab could keep it. */

@@ -1,5 +1,7 @@
 import type { Snapshot } from '../state/snapshot.ts'
 
+export { withCode } from './with-code.tsx'
+
 /** Loaded when it is needed: only types are imported, so that no more is loaded with it. */
 
 interface Room extends Pick<Snapshot, 'transport' | 'hasRelay'> {

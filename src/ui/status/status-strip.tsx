@@ -22,7 +22,6 @@ import { canSave, continued, isSaved, startsFrom } from '../state/save-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { waitOf } from '../state/waiting-facts.ts'
 import { asSentence, inPageWords } from './failure-words.ts'
-import { withCode } from './notice.tsx'
 import { ResetAct } from './reset-act.tsx'
 import { phaseTitles, statusOf } from './status.ts'
 import { useStripFocus } from './strip-focus.ts'
@@ -243,7 +242,7 @@ function UnreachedHelp({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
       <h3>What to do</h3>
       <ul>
         {remedies.map((remedy) => (
-          <li key={remedy}>{withCode(remedy)}</li>
+          <li key={remedy}>{part ? part.withCode(remedy) : remedy}</li>
         ))}
       </ul>
       {without.length > 0 && canStart(snapshot) && (
