@@ -164,7 +164,7 @@ test('a communication hook on one rank alone is refused before the first step', 
   })
   const said =
     /disagree about the step: a communication hook on rank 0, no communication hook on rank 1\./
-  for (const { program } of ranks) await expect(program).rejects.toThrow(said)
+  await Promise.all(ranks.map(({ program }) => expect(program).rejects.toThrow(said)))
   end()
 })
 
