@@ -6,6 +6,8 @@ export type Stroke = readonly number[]
 
 interface PadProps {
   strokes: readonly Stroke[]
+  /** Shown pale behind the invitation to draw. */
+  sample: readonly Stroke[]
   onChange: (strokes: readonly Stroke[]) => void
 }
 
@@ -23,7 +25,7 @@ interface KeyPen {
 }
 
 /** A square to draw a digit on, with a finger, a pen, the mouse or the keyboard. */
-export function Pad({ strokes, onChange }: PadProps) {
+export function Pad({ strokes, sample, onChange }: PadProps) {
   const canvas = useRef<HTMLCanvasElement>(null)
   const [pen, setPen] = useState<KeyPen>({ column: 10, row: 3, isDown: false })
   // Pointers and held keys are quicker than the page is drawn.
@@ -33,8 +35,12 @@ export function Pad({ strokes, onChange }: PadProps) {
   useEffect(() => {
     const context = canvas.current!.getContext('2d')!
     context.clearRect(0, 0, edge, edge)
-    draw(context, strokes, { scale: edge, x: 0, y: 0, pen: 20 })
-  }, [strokes])
+    const place = { scale: edge, x: 0, y: 0, pen: 20 }
+    context.globalAlpha = 0.35
+    draw(context, sample, place)
+    context.globalAlpha = 1
+    draw(context, strokes, place)
+  }, [strokes, sample])
   const put = (point: readonly number[], isFirst: boolean) => {
     const before = newest.current
     newest.current = isFirst
@@ -88,7 +94,13 @@ export function Pad({ strokes, onChange }: PadProps) {
           ref={canvas}
           class="pad"
           role="img"
-          aria-label={strokes.length > 0 ? 'The digit that you drew' : 'Nothing is drawn yet'}
+          aria-label={
+            strokes.length > 0
+              ? 'The digit that you drew'
+              : sample.length > 0
+                ? 'A 3 as a sample: draw another digit over it'
+                : 'Nothing is drawn'
+          }
           width={edge}
           height={edge}
           onPointerDown={(event) => {

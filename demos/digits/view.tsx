@@ -13,8 +13,9 @@ import './view.css'
 /** A pad to draw a digit on and what the model takes it for; the model's first layer; what it gets wrong. */
 export function DigitsView(props: ViewProps) {
   const { run } = props
-  const [strokes, setStrokes] = useState<readonly Stroke[]>([])
-  const pixels = useMemo(() => (strokes.length > 0 ? normalized(strokes) : null), [strokes])
+  /** Null until something has been drawn: so long the model guesses the sample. */
+  const [drawn, setDrawn] = useState<readonly Stroke[] | null>(null)
+  const pixels = useMemo(() => (drawn?.length === 0 ? null : normalized(drawn ?? sample)), [drawn])
   const hasModel = run !== null && run.step > 0
   const own = useOwnFiles(props)
   return (
@@ -32,7 +33,7 @@ export function DigitsView(props: ViewProps) {
       <WhoseModel run={run} />
       <div class="drawn">
         <div class="shown">
-          <Pad strokes={strokes} onChange={setStrokes} />
+          <Pad strokes={drawn ?? nothing} sample={drawn ? nothing : sample} onChange={setDrawn} />
           <div class="seen">
             <Tile
               values={pixels ?? blank}
@@ -45,7 +46,7 @@ export function DigitsView(props: ViewProps) {
               What the model sees: scaled to 20 × 20 pixels and centred by mass, like MNIST’s
               digits.
             </p>
-            <button type="button" disabled={!pixels} onClick={() => setStrokes([])}>
+            <button type="button" disabled={!drawn?.length} onClick={() => setDrawn(nothing)}>
               Clear
             </button>
           </div>
@@ -71,6 +72,16 @@ export function DigitsView(props: ViewProps) {
     </div>
   )
 }
+
+const nothing: readonly Stroke[] = []
+
+/** A 3, of x and y by turns. */
+const sample: readonly Stroke[] = [
+  [
+    ...[0.3, 0.22, 0.4, 0.16, 0.5, 0.15, 0.62, 0.19, 0.68, 0.28, 0.63, 0.4, 0.5, 0.47],
+    ...[0.64, 0.53, 0.7, 0.65, 0.66, 0.78, 0.52, 0.84, 0.4, 0.83, 0.28, 0.76],
+  ],
+]
 
 const blank = new Float32Array(28 * 28)
 const ink = inkOn(1)
