@@ -58,10 +58,12 @@ const cards: Readonly<Record<AnyDemo, Card>> = {
 interface DemoCardsProps {
   /** Where the demos' folders are, from the page. */
   readonly base: string
+  /** Opens them in new tabs. Default false. */
+  readonly isBeside?: boolean
 }
 
 /** All demos, each with its picture and what is to be seen in it. */
-export const DemoCards = ({ base }: DemoCardsProps) => (
+export const DemoCards = ({ base, isBeside = false }: DemoCardsProps) => (
   <div class="demo-list">
     {(Object.keys(allDemos) as AnyDemo[]).map((name) => {
       const { title, sentence } = allDemos[name]
@@ -72,9 +74,16 @@ export const DemoCards = ({ base }: DemoCardsProps) => (
           <p>{sentence}</p>
           <p class="quiet">To see: {teaches[0].toLowerCase() + teaches.slice(1)}</p>
           <p class="ready">
-            <a href={`${base}${name}/`}>Open {title}</a>
+            <a href={`${base}${name}/`} target={isBeside ? '_blank' : undefined}>
+              Open {title}
+            </a>
             {Object.entries(links).map(([words, query]) => (
-              <a key={words} href={`${base}${name}/${query}`} aria-label={`${title}, ${words}`}>
+              <a
+                key={words}
+                href={`${base}${name}/${query}`}
+                target={isBeside ? '_blank' : undefined}
+                aria-label={`${title}, ${words}`}
+              >
                 {words}
               </a>
             ))}

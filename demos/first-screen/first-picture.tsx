@@ -33,11 +33,13 @@ export function FirstPicture() {
   return (
     <div ref={place}>
       <Ring view={shown} />
-      <p class="first-words">{shown.failure ?? shown.words}</p>
+      <p class="first-words">{shown.words}</p>
       <p class="first-progress">
-        <button type="button" onClick={() => setStopped(!isStopped)}>
-          {isStopped ? 'Play' : 'Pause'}
-        </button>
+        {!shown.hasFailed && (
+          <button type="button" onClick={() => setStopped(!isStopped)}>
+            {isStopped ? 'Play' : 'Pause'}
+          </button>
+        )}
         <span class="mono">
           {shown.totalSteps > 0 && `step ${shown.step} of ${shown.totalSteps}`}
         </span>

@@ -1,7 +1,8 @@
 import { memberOf } from '../../src/peer/room/lives.ts'
 import type { StepSample } from '../../src/trainer/watch/step-sample.ts'
 import { type LinkUse, linkUse } from '../../src/ui/live/links.ts'
-import { messageOf } from '../../src/util/errors.ts'
+import { messageOf, TabringError } from '../../src/util/errors.ts'
+import { log } from '../../src/util/log.ts'
 import { givenSwitches } from '../../src/util/switches.ts'
 import type { RunEvent } from '../../src/worker/api.ts'
 import { LocalRanks } from '../../src/worker/page/local-ranks.ts'
@@ -32,7 +33,8 @@ export interface FirstRunView {
   /** What happens now. */
   readonly words: string
   readonly isPaused: boolean
-  readonly failure: string | null
+  /** It cannot train here. */
+  readonly hasFailed: boolean
 }
 
 const ranks = 3
@@ -60,7 +62,7 @@ export const notBegun: FirstRunView = {
   uses: [],
   words: 'Three ranks of this tab are about to train.',
   isPaused: false,
-  failure: null,
+  hasFailed: false,
 }
 
 /**
@@ -106,7 +108,13 @@ export class FirstRun {
         await new Promise((resolve) => setTimeout(resolve, restMs))
       }
     } catch (thrown) {
-      if (!this.#isClosed) this.#show({ failure: messageOf(thrown) })
+      if (this.#isClosed) return
+      log(1, 'first screen', () => messageOf(thrown))
+      const cannot = thrown instanceof TabringError && thrown.code === 'gpu.unavailable'
+      const words = cannot
+        ? 'Three ranks would train here, but this browser cannot compute in WebAssembly.'
+        : 'The three ranks have ended. Reload the page to see them again.'
+      this.#show({ hasFailed: true, words })
     }
   }
 

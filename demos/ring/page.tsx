@@ -1,4 +1,5 @@
 import { useEffect, useMemo, useState } from 'preact/hooks'
+import { PageFoot } from '../../src/ui/parts/page-foot.tsx'
 import { PageTop } from '../../src/ui/parts/page-top.tsx'
 import { StatusDot } from '../../src/ui/parts/status-dot.tsx'
 import { type Player, usePlayer } from '../../src/ui/parts/use-player.ts'
@@ -40,7 +41,7 @@ export function RingPage() {
   const change = (some: Partial<RingSettings>) => setSettings((old) => settle({ ...old, ...some }))
   return (
     <div class="page">
-      <PageTop tagline={meta.title} />
+      <PageTop home="../../" tagline={meta.title} />
       <main>
         <p class="about">
           {meta.sentence} It runs the real all-reduce code on a simulated clock; only the links are
@@ -72,12 +73,7 @@ export function RingPage() {
           )}
         </div>
       </main>
-      <footer class="foot">
-        <a href="../../">Train</a>
-        <a href="../strategies/">Strategies side by side</a>
-        <a href="../../selftest.html">Self-test</a>
-        <a href="../../bench.html">Benchmark</a>
-      </footer>
+      <PageFoot home="../../" />
     </div>
   )
 }

@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks'
+import { PageFoot } from '../../src/ui/parts/page-foot.tsx'
 import { PageTop } from '../../src/ui/parts/page-top.tsx'
 import { Panel } from '../../src/ui/parts/panel.tsx'
 import { ShareLink } from '../../src/ui/parts/share-link.tsx'
@@ -48,7 +49,7 @@ export function SplitPage() {
   const trouble = ahead ?? training.trouble
   return (
     <div class="page">
-      <PageTop tagline={meta.title} />
+      <PageTop home="../../" tagline={meta.title} />
       <main>
         <p class="about">
           {meta.sentence} The devices are logical ones of this tab's GPU: they share its compute
@@ -82,11 +83,7 @@ export function SplitPage() {
           </div>
         </div>
       </main>
-      <footer class="foot">
-        <a href="../../">Train</a>
-        <a href="../strategies/">Strategies side by side</a>
-        <a href="../ring/">The ring, message by message</a>
-      </footer>
+      <PageFoot home="../../" />
     </div>
   )
 }

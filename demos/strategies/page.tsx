@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks'
+import { PageFoot } from '../../src/ui/parts/page-foot.tsx'
 import { PageTop } from '../../src/ui/parts/page-top.tsx'
 import { idleActs } from '../../src/ui/state/acts.ts'
 import { type Trouble, troubleAhead } from '../../src/ui/state/trouble.ts'
@@ -50,7 +51,7 @@ export function StrategiesPage() {
   const trouble = ahead.trouble ?? race.trouble
   return (
     <div class="page" data-has-run={race.race !== null}>
-      <PageTop tagline={meta.title} />
+      <PageTop home="../../" tagline={meta.title} />
       <main>
         <About />
         {trouble ? (
@@ -71,12 +72,7 @@ export function StrategiesPage() {
           <Instruments race={race} settings={settings} />
         </div>
       </main>
-      <footer class="foot">
-        <a href="../../">Train</a>
-        <a href="../ring/">The ring, message by message</a>
-        <a href="../../selftest.html">Self-test</a>
-        <a href="../../bench.html">Benchmark</a>
-      </footer>
+      <PageFoot home="../../" />
     </div>
   )
 }

@@ -7,6 +7,7 @@ import type { ViewLoaders } from '../demo/view-props.ts'
 import { Experiment } from '../experiment/experiment.tsx'
 import { Invite } from '../members/invite.tsx'
 import { haveOwnPanel, Members, MembersPanel } from '../members/members.tsx'
+import { PageFoot } from '../parts/page-foot.tsx'
 import { useLoaded } from '../parts/use-loaded.ts'
 import { RingView } from '../ring/ring-view.tsx'
 import { LossChart } from '../run/loss-chart.tsx'
@@ -32,10 +33,20 @@ export function App({ snapshot, acts, views = {}, loadFirst }: AppProps) {
   const { stage, run, invite, server, adapter } = snapshot
   const [isFirst, setFirst] = useState(loadFirst !== undefined)
   const isOver = hasBegun(snapshot)
+  const leave = () => {
+    setFirst(false)
+    // A reload shows what there is now.
+    history.replaceState(null, '')
+  }
   useEffect(() => {
-    if (isOver) setFirst(false)
+    if (isFirst && isOver) leave()
   }, [isOver])
   const isFirstShown = isFirst && !isOver
+  // What was focused is gone.
+  const [hasLeft, setLeft] = useState(false)
+  useEffect(() => {
+    if (hasLeft) document.querySelector<HTMLElement>('.status h2')?.focus()
+  }, [hasLeft])
   const { part: First, failure } = useLoaded(
     'the first screen',
     async () => loadFirst!(),
@@ -53,14 +64,17 @@ export function App({ snapshot, acts, views = {}, loadFirst }: AppProps) {
               link={invite}
               device={adapterLine(adapter)}
               invite={<Invite invite={invite} server={server} isAlone />}
-              onLeave={() => setFirst(false)}
+              onLeave={() => {
+                leave()
+                setLeft(true)
+              }}
             />
           )
         ) : (
           <Lab snapshot={snapshot} acts={acts} views={views} />
         )}
       </main>
-      <Foot />
+      <PageFoot />
     </div>
   )
 }
@@ -115,30 +129,6 @@ function Lab({ snapshot, acts, views }: Required<Omit<AppProps, 'loadFirst'>>) {
     </>
   )
 }
-
-const Foot = () => (
-  <footer class="foot">
-    {/* Opened in new tabs: leaving this page leaves the room. */}
-    <a href="selftest.html" target="_blank" rel="noopener">
-      Self-test
-    </a>
-    <a href="bench.html" target="_blank" rel="noopener">
-      Benchmark
-    </a>
-    <a href="demos/" target="_blank" rel="noopener">
-      All demos
-    </a>
-    <a href="demos/ring/" target="_blank" rel="noopener">
-      The ring, message by message
-    </a>
-    <a href="demos/strategies/" target="_blank" rel="noopener">
-      Strategies side by side
-    </a>
-    <a href="demos/split/" target="_blank" rel="noopener">
-      One network, split
-    </a>
-  </footer>
-)
 
 /** Something is on, or somebody is here: it is what the page is for now. */
 const hasBegun = ({ stage, trouble, run, lobby, asks, serverLost, refusal }: Snapshot): boolean =>

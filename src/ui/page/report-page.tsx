@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import { CopyButton } from '../parts/copy-button.tsx'
+import { PageFoot } from '../parts/page-foot.tsx'
 import { PageTop } from '../parts/page-top.tsx'
 import { ProgressBar } from '../parts/progress-bar.tsx'
 import { StatusDot } from '../parts/status-dot.tsx'
@@ -52,7 +53,7 @@ export function ReportPage(props: ReportPageProps) {
           : 'bad'
   return (
     <div class="page">
-      <PageTop tagline={tagline} />
+      <PageTop home="./" tagline={tagline} />
       <main>
         <section class="status" data-tone={tone} data-stage={stage} aria-label="Status">
           <div class="status-row">
@@ -81,11 +82,7 @@ export function ReportPage(props: ReportPageProps) {
         {props.children}
         {markdown && <Markdown text={markdown} />}
       </main>
-      <footer class="foot">
-        <a href="./">Train</a>
-        <a href="selftest.html">Self-test</a>
-        <a href="bench.html">Benchmark</a>
-      </footer>
+      <PageFoot home="./" />
     </div>
   )
 }

@@ -3,16 +3,21 @@ import type { ComponentChildren } from 'preact'
 interface PageTopProps {
   /** What this page is. */
   readonly tagline: string
+  /** The training page, from this one; undefined on it. */
+  readonly home?: string
   /** Beside it. */
   readonly children?: ComponentChildren
 }
 
 /** The head of each page: the name, and what the page is. */
-export const PageTop = ({ tagline, children }: PageTopProps) => (
+export const PageTop = ({ tagline, home, children }: PageTopProps) => (
   <header class="top">
     <h1>
-      <Mark />
-      Tabring
+      {/* A link where it leads elsewhere. */}
+      <a href={home}>
+        <Mark />
+        Tabring
+      </a>
     </h1>
     <p class="tagline">{tagline}</p>
     {children}

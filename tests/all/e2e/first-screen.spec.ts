@@ -1,6 +1,6 @@
 import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
-import { button, drivePages, see } from '../../support/page-driver.ts'
+import { button, drivePages, see, showInstruments } from '../../support/page-driver.ts'
 
 /** The built page as a visitor sees it first. */
 const driver = drivePages()
@@ -41,6 +41,9 @@ test('the first screen rests without motion and when it is paused', async () => 
   await button(page, 'Play').click()
   const before = await step(page)
   await expect.poll(() => step(page)).toBeGreaterThan(before)
+  await showInstruments(page)
+  await see(page, 'Alone in the room')
+  expect(await page.evaluate(() => document.activeElement?.tagName)).toBe('H2')
 })
 
 test('the first screen gives way when training starts and when another tab comes', async () => {
@@ -58,5 +61,8 @@ test('the first screen gives way when training starts and when another tab comes
   const other = await driver.openTab(driver.served.localUrl)
   await other.locator('button.go:enabled', { hasText: 'Train here' }).click()
   await see(other, 'Training')
+  expect(await other.locator('.first').count()).toBe(0)
+  await other.reload()
+  await other.locator('.status').waitFor()
   expect(await other.locator('.first').count()).toBe(0)
 })
