@@ -5,6 +5,7 @@ import {
 } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
+import { crossEntropy } from '../../../src/graph/functions/losses.ts'
 import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { ModuleBuffer } from '../../../src/graph/trace/module-buffer.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
@@ -359,6 +360,29 @@ test('two groups of two of four ranks train a model each, at once, to the bits o
     }),
   )
   expect(ends).toEqual(alone)
+  for (const group of world) group.destroy()
+})
+
+test('a step that fails over two of three ranks ends their group, and not that of all', async () => {
+  const world = await meshOf(3)
+  const pairs = await Promise.all(world.map((group) => group.newGroup([0, 1])))
+  const steps = await Promise.all(
+    pairs.slice(0, 2).map((pair) => {
+      const ddp = new DistributedDataParallel(new Linear(3, 4), { processGroup: ifMember(pair)! })
+      const optimizer = new SGD(ddp.parameters(), { lr: 0.1 })
+      const step: Parameters<typeof compile>[0] = ({ x, y }) => {
+        crossEntropy(ddp.forward(x), y).backward()
+        optimizer.step()
+        return {}
+      }
+      return compile(step, { x: tensorType([1, 3]), y: tensorType([1], 'i32') }, { runtime })
+    }),
+  )
+  const runs = steps.map((step, rank) =>
+    step.run({ x: new Float32Array(3), y: Int32Array.of(rank === 0 ? 9 : 1) }),
+  )
+  for (const { status } of await Promise.allSettled(runs)) expect(status).toBe('rejected')
+  await Promise.all(world.map((group) => group.barrier()))
   for (const group of world) group.destroy()
 })
 
