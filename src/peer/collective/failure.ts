@@ -57,12 +57,15 @@ export function collectiveError(name: string, record: AbortRecord, cause: PeerEr
   return new PeerError(cause.code, whole, { cause })
 }
 
+/** What to do where a loss ends the run. */
+export const lossRemedy = ' Start again without it, or reload all tabs.'
+
 /** The text of a rank's loss; `end` is that of its link. */
 export function lostText(rank: number, peerRank: number, { why, detail }: LinkEnd): string {
   const reason = detail.replace(/\.$/, '')
   const news = { bye: `it left (${reason})`, timeout: `it stopped answering (${reason})` }
   const how = Object.hasOwn(news, why) ? news[why as keyof typeof news] : reason
-  return `rank ${rank} lost rank ${peerRank}: ${how}. Start again without it, or reload all tabs.`
+  return `rank ${rank} lost rank ${peerRank}: ${how}.${lossRemedy}`
 }
 
 /** Text of a rank to those that begin what it has refused, behind the operation's name. */

@@ -3,7 +3,7 @@ import { giverAmong, type StatesDiffered } from '../../ddp/committed/committed-s
 import type { SharedBytes } from '../../ddp/committed/share-bytes.ts'
 import { isDiverged } from '../../ddp/exact/state-fingerprint.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
-import { withoutEpoch } from '../../peer/collective/failure.ts'
+import { lossRemedy, withoutEpoch } from '../../peer/collective/failure.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
@@ -317,7 +317,7 @@ export class RunGroups {
     }
     if (this.#losses > maxLosses) throw await this.#tooMany(loss, settled.faults)
     const { warn = console.warn } = this.#options
-    const text = differed ? `${differed.text}.` : loss.text
+    const text = differed ? `${differed.text}.` : loss.text?.replace(lossRemedy, '')
     if (text !== undefined) warn(`tabring: ${text} Training resumes from step ${step}.`)
     if (await gone) {
       if (!reopen) throw loss.error
