@@ -8,7 +8,10 @@ import {
 } from '../graph/trace/settings-check.ts'
 import { markOf } from '../graph/trace/stored-tensor.ts'
 import type { Cohort } from './cohort.ts'
+import type { LoadedState } from './loaded-state.ts'
 import type { CommonSettings, ParamGroup } from './settings.ts'
+
+type Floats = Float32Array<ArrayBuffer>
 
 /**
  * Settings of a group that must be equal on all ranks, since each updates its part of the weights alone: compared as the step is compiled its flags and
@@ -60,16 +63,25 @@ export function consistentGroup<Settings extends CommonSettings>(
   }
 }
 
+/** State of an optimizer, as ranks compare it. */
+interface SharedState {
+  /** Hashes of what was loaded since ranks agreed. */
+  marks(): ReadonlyMap<Parameter, number>
+  agree(marks: ReadonlyMap<Parameter, number>): void
+  /** Reads it as it is; of data-parallel ranks, from all of them. */
+  read(): Promise<ReadonlyMap<Parameter, LoadedState>>
+}
+
 /**
- * Weights that ranks have in common, and the state that was loaded last, whose hash `loadedState` gives: of a change on some ranks alone each
- * would bring its slice to the others.
+ * Weights that ranks have in common, and their state: of a change on some ranks alone each would bring its slice to the others.
  *
- * Whole weights are read where they were assigned on some ranks; of parts and slices, which differ, it goes by what was loaded.
+ * What the ranks hold is read where something was assigned or loaded on some of them. Of what is divided over them, a rank that has loaded it goes by
+ * the whole that it was given, and the others by what all hold together.
  */
 export function consistentContents(
   of: string,
   parameters: readonly Parameter[],
-  loadedState: () => number,
+  state: SharedState,
 ): ConsistentContents {
   const commonWith = (group: object | undefined) =>
     parameters.filter(({ exchange, device, sharedBy, replicatedBy, sameOn }) =>
@@ -77,28 +89,52 @@ export function consistentContents(
         ? [sharedBy, replicatedBy, sameOn].some((ranks) => ranks === group)
         : exchange && device?.rank === undefined,
     )
-  const shown = (mark: number) => (mark ? `(hash ${mark.toString(16)})` : 'as at the start')
+  const line = (what: string, mark: number) => `${contentsOf}${what} (hash ${mark.toString(16)})`
+  const assigned = new Map<Parameter, number>()
+  let loaded = state.marks()
   return {
     mark(group) {
       const common = commonWith(group)
       if (common.length === 0) return 0
-      return hashOf([loadedState(), ...common.map(({ assigned }) => assigned)])
+      loaded = state.marks()
+      for (const one of common) assigned.set(one, one.assigned)
+      return hashOf(common.flatMap((one) => [one.assigned, loaded.get(one) ?? 0]))
     },
     async read(group) {
       const common = commonWith(group)
-      const weights = common.map(async (one) => {
-        const mark = group && one.sharedBy === group ? one.assigned : markOf(await one.readHome())
-        return `${contentsOf}${one.title} ${shown(mark)}`
-      })
-      const state = `${contentsOf}the loaded state of ${of} ${shown(loadedState())}`
-      return common.length === 0 ? [] : [...(await Promise.all(weights)), state]
+      if (common.length === 0) return []
+      const lines: string[] = []
+      const isDivided = (one: Parameter) => group !== undefined && one.sharedBy === group
+      const wholeOf = (one: Parameter, own: Floats) => (isDivided(one) ? one.wholeOf(own) : own)
+      for (const one of common) {
+        const held = markOf(await wholeOf(one, await one.readHome()))
+        lines.push(line(one.title, (isDivided(one) && one.assigned) || held))
+      }
+      const states = await state.read()
+      for (const one of common) {
+        const own = states.get(one)
+        const tensors: Record<string, { data: Floats }> = {}
+        for (const [name, { data }] of Object.entries(own?.tensors ?? {}))
+          tensors[name] = { data: await wholeOf(one, data) }
+        // The step under way is counted already.
+        const held = markOfState(own && own.steps > 1 ? tensors : {})
+        const mark = (!group || isDivided(one)) && state.marks().get(one)
+        lines.push(line(`the state of ${of} for ${one.title}`, mark || held))
+      }
+      return lines
     },
-    agree(group) {
-      for (const one of commonWith(group)) if (!one.sharedBy) one.assigned = 0
+    agree() {
+      // What was loaded meanwhile is for the next step.
+      for (const [one, mark] of assigned) if (one.assigned === mark) one.assigned = 0
+      state.agree(loaded)
     },
   }
 }
 
-/** Hash of the tensors of a loaded state; 0 without any. */
-export const markOfState = (tensors: readonly Float32Array<ArrayBuffer>[]): number =>
-  tensors.length > 0 ? hashOf(tensors.map(markOf)) || 1 : 0
+/** Hash of the tensors of a parameter's state, which is never 0. */
+export const markOfState = (tensors: Readonly<Record<string, { readonly data: Floats }>>): number =>
+  hashOf(
+    Object.keys(tensors)
+      .sort()
+      .map((name) => markOf(tensors[name].data)),
+  ) || 1

@@ -65,8 +65,8 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   #loaded = new Map<Parameter, LoadedState>()
   /** With exact training: the updates, and all of the state. */
   #host: ExactOptimizer | undefined
-  /** Its hash, of whole tensors. */
-  #loadedMark = 0
+  /** Hashes of whole states that were loaded since ranks agreed on them. */
+  #loadedMarks: ReadonlyMap<Parameter, number> = new Map()
   /** What was loaded last. */
   #saved: OptimizerStateDict | undefined
   /** What fills a state at first, by name. */
@@ -169,8 +169,15 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     warnOfUnlisted(trace, this.#parameters)
     if (!isUpdate) return
     const shared = new Set([...this.#parameters, ...(trace.exchange?.parameters ?? [])])
-    const { name } = this.constructor
-    trace.consistency.addContents(consistentContents(name, [...shared], () => this.#loadedMark))
+    trace.consistency.addContents(
+      consistentContents(this.constructor.name, [...shared], {
+        marks: () => this.#loadedMarks,
+        agree: (marks) => {
+          if (this.#loadedMarks === marks) this.#loadedMarks = new Map()
+        },
+        read: () => this.#readState(),
+      }),
+    )
     trace.beforeStep.push(() => {
       this.#stepCount++
       for (const cohort of updated) cohort.steps++
@@ -274,7 +281,8 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const state: Record<number, StateEntry> = {}
     const current = await this.#readState()
     for (const [index, parameter] of all.entries()) {
-      const own = current.get(parameter) ?? this.#loaded.get(parameter)
+      const now = current.get(parameter)
+      const own = now?.steps ? now : this.#loaded.get(parameter)
       if (!own) continue
       const tensors: Record<string, StateTensor> = {}
       for (const [name, { data }] of Object.entries(own.tensors))
@@ -313,13 +321,14 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const counts = this.paramGroups.map(({ params }) => params.length)
     requireState(this.constructor.name, saved, counts, this.stateNames, this.savesStep)
     const loaded = new Map<Parameter, LoadedState>()
-    const wholes: StateTensor['data'][] = []
+    const marks = new Map<Parameter, number>()
     this.paramGroups.forEach((group, at) => {
       const indices = saved.param_groups[at]['params'] as readonly number[]
       group.params.forEach((parameter, i) => {
         const entry = saved.state[indices[i]]
+        const tensors = entry ? tensorsOf(entry) : {}
+        marks.set(parameter, markOfState(tensors))
         if (!entry) return
-        const tensors = tensorsOf(entry)
         for (const [name, { shape, data }] of Object.entries(tensors)) {
           if (!sameShape(shape, parameter.stateShape) || data.length !== countElements(shape)) {
             throw new TabringError(
@@ -330,13 +339,10 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
         }
         // SGD saves no step; a momentum buffer shows that there was one.
         const isBegun = Object.keys(tensors).length > 0
-        const parts = Object.entries(tensors).map(([name, { data }]) => {
-          wholes.push(data)
-          return [
-            name,
-            { shape: parameter.value.type.shape, data: parameter.partOf(data) },
-          ] as const
-        })
+        const { shape } = parameter.value.type
+        const parts = Object.entries(tensors).map(
+          ([name, { data }]) => [name, { shape, data: parameter.partOf(data) }] as const,
+        )
         loaded.set(parameter, {
           steps: stepsIn(entry) ?? (isBegun ? 1 : 0),
           tensors: Object.fromEntries(parts),
@@ -362,7 +368,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
         Object.assign(this.paramGroups[at], group)
       })
       this.#loaded = loaded
-      this.#loadedMark = markOfState(wholes)
+      this.#loadedMarks = marks
       this.#stepCount = Math.max(0, ...[...loaded.values()].map(({ steps }) => steps))
       for (const [cohort, steps] of cohorts) cohort.restart(steps)
       for (const bucket of this.buckets) {
@@ -595,12 +601,11 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     pool.write(contents)
   }
 
-  /** What the updates made so far have left; nothing for parameters whose updates were all left out. */
+  /** What the updates made so far have left. */
   async #readState(): Promise<Map<Parameter, LoadedState>> {
     const entries = new Map<Parameter, LoadedState>()
     for (const cohort of this.cohorts) {
       const steps = await cohort.updates()
-      if (steps === 0) continue
       for (const bucket of cohort.buckets) {
         const tensors = bucket.parameters.map((): Record<string, StateTensor> => ({}))
         for (const [name, pool] of bucket.state) {

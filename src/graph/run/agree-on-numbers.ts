@@ -26,7 +26,8 @@ export async function agreeOnNumbers(
   const compare = consistency.comparison()
   const sequence = group.takeSequence()
   const all = await group.allGatherConcat(own, { sequence, bucket: keys.words })
-  if (all.every((word, i) => word === own[i % own.length])) return
   const key = { sequence, bucket: keys.numbers }
-  await compare((own) => group.gatherJson('optimizer settings', own, isTexts, key), group.ranks)
+  if (all.some((word, i) => word !== own[i % own.length]))
+    await compare((own) => group.gatherJson('optimizer settings', own, isTexts, key), group.ranks)
+  consistency.agreed()
 }

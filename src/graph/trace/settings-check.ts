@@ -25,8 +25,8 @@ export interface ConsistentContents {
   mark(group: object | undefined): number
   /** What they are, in words. */
   read(group: object | undefined): Promise<readonly string[]>
-  /** Called where all ranks say the same though their marks differ, as after weights were exchanged and put back on one. */
-  agree(group: object | undefined): void
+  /** Called once ranks have agreed on the marks that were asked for, or say the same though these differ: later loads leave other marks. */
+  agree(): void
 }
 
 /** What `ConsistentContents.read` begins with. */
@@ -141,12 +141,18 @@ export class SettingsConsistency {
   comparison(group?: object) {
     const numbers = this.numbers()
     return async (gather: Gather, ranks?: readonly number[], others: string[] = []) => {
-      const contents = await Promise.all(this.#contents.map((one) => one.read(group)))
-      const received = await gather([...numbers(), ...others, ...contents.flat()])
+      const contents: string[] = []
+      // One after the other: reading may be an exchange.
+      for (const one of this.#contents) contents.push(...(await one.read(group)))
+      const received = await gather([...numbers(), ...others, ...contents])
       const difference = firstDifference(received, 'nothing', ranks)
       if (difference) throw settingsError(difference.text)
-      for (const one of this.#contents) one.agree(group)
     }
+  }
+
+  /** Notes that all ranks, of every group, have agreed on what the run began with. */
+  agreed(): void {
+    for (const one of this.#contents) one.agree()
   }
 
   /** Words that this rank sends of the run's numbers, and of contents that it has in common with the ranks of `group`; default: all. */
@@ -169,7 +175,7 @@ function settingsError(difference: string): PeerError {
   const [what, remedy] = difference.startsWith(contentsOf)
     ? [
         'weights or the optimizer’s state',
-        'Some ranks loaded or assigned them alone, or other ones, since the model was shared. Load the same on all ranks, or load on one and broadcast each tensor to the others.',
+        'Some ranks loaded or assigned them alone, or other ones, since the model was shared. Load the same on all ranks, or load on one and broadcast to the others: weights by broadcast, a stateDict() of the optimizer by broadcastObjectList before each rank loads it.',
       ]
     : [
         "the optimizer's settings",

@@ -48,6 +48,7 @@ export class StepNotes {
   /** Why the ranks have refused the step. */
   refusal: unknown
   readonly #rule: CountsRule | undefined
+  readonly #consistency: SettingsConsistency | undefined
   readonly #comparison: ReturnType<SettingsConsistency['comparison']> | undefined
   readonly #resolve: (factor: number) => void
   readonly #reject: (error: unknown) => void
@@ -59,6 +60,7 @@ export class StepNotes {
       settings: consistency?.words() ?? [],
       flags,
     })
+    this.#consistency = consistency
     this.#comparison = consistency?.comparison()
     this.#rule = rule
     let resolve: (factor: number) => void = () => undefined
@@ -94,9 +96,9 @@ export class StepNotes {
     size: number,
     gather: (own: readonly string[]) => Promise<readonly (readonly string[])[]>,
   ): Promise<void> {
-    if (!areUnlike(noteSections.of(sums, 'settings'), size)) return
     try {
-      await this.#comparison?.(gather)
+      if (areUnlike(noteSections.of(sums, 'settings'), size)) await this.#comparison?.(gather)
+      this.#consistency?.agreed()
     } catch (error) {
       throw this.#refuse(error)
     }

@@ -79,6 +79,7 @@ export async function agreeOnSettings(trace: Trace, groups: readonly StepGroup[]
     weight = received.reduce((sum, one) => sum + one.weight, 0)
     averaged *= group.size
   }
+  consistency.agreed()
   if (!isWeighed || averaged === 1 || Math.abs(weight - 1) <= weightTolerance) return
   throw new TabringError(
     'graph.misuse',

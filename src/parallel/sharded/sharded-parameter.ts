@@ -37,7 +37,7 @@ export class ShardedParameter extends Parameter {
     else super.assign(data)
   }
 
-  protected override async wholeOf(contents: Floats): Promise<Floats> {
+  override async wholeOf(contents: Floats): Promise<Floats> {
     const all = await this.#group.allGatherConcat(contents, { label: 'stateDict' })
     return all.slice(0, countElements(this.#shape))
   }

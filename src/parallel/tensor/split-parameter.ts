@@ -39,7 +39,7 @@ export class SplitParameter extends Parameter {
     return this.#shape
   }
 
-  protected override async wholeOf(contents: Floats): Promise<Floats> {
+  override async wholeOf(contents: Floats): Promise<Floats> {
     const all = await this.#group.allGatherConcat(contents, { label: 'stateDict' })
     const whole = new Float32Array(countElements(this.#shape))
     for (let rank = 0; rank < this.#group.size; rank++) {

@@ -332,10 +332,12 @@ describe('sharded and replicated parameters', () => {
     const replicas = 'fullyShard on a mesh of two dimensions'
     const ways = ['replicate', 'fullyShard', replicas, 'parallelizeModule']
 
+    type Change = Record<string, number> | Promise<Record<string, number>>
+
     /** How a second step ends on each rank, before which the first one trained; 'moved' if it changed parameters all the same. */
     async function secondStep(
       way: string,
-      change: (optimizer: SGD, rank: number) => Record<string, number>,
+      change: (optimizer: SGD, rank: number, again: () => Promise<unknown>) => Change,
     ): Promise<string[]> {
       const work = async (processGroup: ProcessGroup) => {
         const shape = way === replicas ? [2, 2] : [2]
@@ -345,11 +347,11 @@ describe('sharded and replicated parameters', () => {
         if (way === 'replicate') await replicate(model, { mesh })
         else if (way === 'parallelizeModule') await parallelizeModule(model, mesh, plan)
         else await fullyShard(model, { mesh })
-        const optimizer = new SGD(model.parameters(), { lr: 0.5 })
+        const optimizer = new SGD(model.parameters(), { lr: 0.5, momentum: 0.5 })
         const step = await trainingOf(model, optimizer)
         await step.run(inputs)
         const read = () => Promise.all(model.parameters().map((one) => one.read()))
-        const scalars = change(optimizer, processGroup.rank)
+        const scalars = await change(optimizer, processGroup.rank, () => step.run(inputs))
         const before = await read()
         const error = await step.run(inputs, scalars).then(() => 'no error', String)
         const isMoved = JSON.stringify(await read()) !== JSON.stringify(before)
@@ -386,6 +388,36 @@ describe('sharded and replicated parameters', () => {
       for (const error of await secondStep(way, (optimizer) => load(optimizer, 1)))
         expect(error).toBe('no error')
     })
+
+    test.each(ways)(
+      '%s names a second load on one rank, unless it has what all have',
+      async (way) => {
+        const loads = (isState: boolean, isOld: boolean) =>
+          secondStep(way, async (optimizer, rank, again) => {
+            const [{ params }] = optimizer.paramGroups
+            const keep = async () => {
+              const state = await optimizer.stateDict()
+              const wholes: Float32Array<ArrayBuffer>[] = []
+              for (const one of params) wholes.push(await one.stateOf(await one.read()))
+              return () =>
+                isState
+                  ? optimizer.loadStateDict(state)
+                  : void params.map((one, i) => one.assignWhole(wholes[i]))
+            }
+            const load = await keep()
+            load()
+            await again()
+            const loadNew = await keep()
+            if (rank === 1) (isOld ? load : loadNew)()
+            return {}
+          })
+        for (const isState of [false, true]) {
+          for (const error of await loads(isState, true))
+            expect(error).toMatch(/ranks disagree about weights or .*: contents of .* on rank 1\b/)
+          for (const error of await loads(isState, false)) expect(error).toBe('no error')
+        }
+      },
+    )
 
     test.each(ways.slice(0, 3))('%s takes only weights that add up to 1', async (way) => {
       const weightOf = (rank: number, sum: number) => ({
