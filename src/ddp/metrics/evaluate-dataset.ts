@@ -20,7 +20,7 @@ import { gatherJson } from '../../peer/group/gather-json.ts'
 import { clipped } from '../../util/clipped.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { firstDifference } from '../../util/first-difference.ts'
-import { isOf, isPlain, isTexts, kindOf } from '../../util/kind-of.ts'
+import { isOf, isPlain, isSameList, isTexts, kindOf } from '../../util/kind-of.ts'
 import { checkArgument, checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { formatShape, type HostDType, tensorType } from '../../util/shape.ts'
 import { DistributedDataParallel } from '../data-parallel/data-parallel.ts'
@@ -74,7 +74,7 @@ export interface EvaluateResult {
  * same data set and options, and have the same parameters.
  * order: sums are added batch by batch, so they have the same bits on any number of ranks with the same kind of adapter.
  * cost: compiles forward, whose pipelines the device caches for the next call; an exchange of the sums, and before it one of the data set's
- * length and the hash of its first sample.
+ * length and the labels of 6 samples.
  * errors: those of the model, the data set and `batchSums`, on all ranks; `graph.misuse` if `batchSums` returns anything but sums;
  * `peer.mismatch` for ranks with other data sets or batch sizes; the group's.
  */
@@ -172,10 +172,10 @@ async function compareDatasets<S>(
   batchSize: number,
 ): Promise<void> {
   if (group.size === 1) return
-  const own = [`batchSize ${batchSize}`, `${dataset.length} samples`, await firstOf(dataset)]
+  const own = [`batchSize ${batchSize}`, `${dataset.length} samples`, await labelsOf(dataset)]
   const received = await gatherJson('evaluate', group, own, isTexts)
-  // A rank that cannot read the first sample says so when its own are read, or need not.
-  const isRead = received.every(([, , first]) => first)
+  // A rank that cannot read a sample says so when its own are read, or need not.
+  const isRead = received.every(([, , labels]) => labels)
   const compared = isRead ? received : received.map((one) => one.slice(0, 2))
   const difference = firstDifference(compared, 'nothing', group.ranks)
   if (!difference) return
@@ -185,24 +185,38 @@ async function compareDatasets<S>(
   )
 }
 
-/** The first sample in words; empty if it cannot be read, or is another each time. */
-async function firstOf<S>(dataset: Dataset<S>): Promise<string> {
+/** How many samples ranks compare. */
+const comparedSamples = 6
+
+/**
+ * Labels of a few samples, first to last, in words; empty if they cannot be read, or are others each time.
+ *
+ * Whole numbers alone: browsers decode the same image to pixels that differ by a level or two.
+ */
+async function labelsOf<S>(dataset: Dataset<S>): Promise<string> {
   try {
-    const read = async () => {
-      const words: number[] = []
+    const words: number[] = []
+    const read = async (index: number): Promise<number[]> => {
+      const own: number[] = []
       const visit = (value: unknown): void => {
-        if (typeof value === 'number') words.push(value)
-        else if (typeof value === 'string') for (const one of value) words.push(one.codePointAt(0)!)
-        else if (ArrayBuffer.isView(value) && !(value instanceof DataView))
-          for (const one of value as unknown as Iterable<number>) words.push(Number(one))
+        if (Number.isInteger(value)) own.push(value as number)
+        else if (isOf(value, Int32Array)) own.push(...value)
         else if (Array.isArray(value)) value.forEach(visit)
-        else if (isPlain(value)) Object.values(value).forEach(visit)
+        else if (isPlain(value)) for (const key of Object.keys(value).sort()) visit(value[key])
       }
-      visit(await dataset.get(0, { seed: 0, epoch: 0, index: 0 }))
-      return `a first sample of hash ${hashOf(words).toString(16)}`
+      visit(await dataset.get(index, { seed: 0, epoch: 0, index }))
+      return own
     }
-    const [first, again] = [await read(), await read()]
-    return first === again ? first : ''
+    const last = dataset.length - 1
+    const spread = Array.from({ length: comparedSamples }, (_, i) =>
+      Math.round((i * last) / (comparedSamples - 1)),
+    )
+    for (const index of new Set(spread)) {
+      const own = await read(index)
+      if (!isSameList(own, await read(index))) return ''
+      words.push(...own)
+    }
+    return `labels or other whole numbers (hash ${hashOf(words).toString(16)})`
   } catch {
     return ''
   }

@@ -205,7 +205,21 @@ test('ranks that each pass a part of the data set, or other batches, are refused
   expect(await ends([part(0, 500), part(500, 509)])).toEqual(
     refused(/^evaluate: .*: 500 samples on rank 0, 509 samples on rank 1\. Pass the whole/),
   )
-  expect(await ends([part(0, 500), part(500, 500)])).toEqual(refused(/a first sample of hash/))
+  expect(await ends([part(0, 500), part(500, 500)])).toEqual(
+    refused(/labels or other whole numbers/),
+  )
+  // Parts that begin with the same sample.
+  const sameFirst = (from: number): Dataset => ({
+    length: 500,
+    get: (index) => whole.get(index && from + index),
+  })
+  expect(await ends([sameFirst(0), sameFirst(500)])).toEqual(refused(/labels or other whole/))
+  // A JPEG, which another browser decodes to a level more.
+  const decoded = (level: number): Dataset => ({
+    length: 8,
+    get: (index) => ({ y: index % 2, x: Float32Array.of(index + level / 255) }),
+  })
+  expect(await ends([decoded(0), decoded(1)])).toEqual([8, 8])
   expect(await ends([whole, whole], [64, 32])).toEqual(refused(/batchSize 64 on rank 0/))
   expect(await ends([noise, noise])).toEqual([8, 8])
 })
