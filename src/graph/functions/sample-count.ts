@@ -8,11 +8,11 @@ export interface SampleCount {
   count?: ScalarSlot
 }
 
-/** Returns a named number that each run of the compiled function can set; default `initial`. */
+/** Returns a named number that each run of the compiled function can set; default `initial`. A step that trains refuses one that nothing reads. */
 export function stepScalar(name: string, initial = 0): ScalarSlot {
   checkText('stepScalar', 'name', name)
   checkArgument('stepScalar', 'initial', initial, isNoNan(initial), 'a number')
-  return activeTrace('stepScalar').scalars.named(name, initial)
+  return activeTrace('stepScalar').scalars.named(name, initial, false)
 }
 
 /** Returns the step scalar `count`: the number of leading samples that count in a padded batch; all if a run does not set it. */

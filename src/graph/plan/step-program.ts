@@ -281,17 +281,17 @@ export function checkRun(
   const { trace } = prepared
   for (const refuse of trace.refusals) refuse()
   trace.scalars.check(scalars)
-  checkCounts(trace, scalars)
+  checkUses(trace, scalars)
   checkIndices(trace.bounds, onHost(given), (slot) => trace.scalars.valueFor(slot, scalars))
   return given
 }
 
-/** errors: those of `ScalarBlock.checkCounts`. Where each rank has its own function, one may pass what only others read. */
-function checkCounts(
+/** errors: those of `ScalarBlock.checkUses`. Where each rank has its own function, one may pass what only others read. */
+function checkUses(
   { scalars, updates, sendsByHand }: Prepared['trace'],
   given: Readonly<Record<string, number>>,
 ): void {
-  if (updates.length > 0 && !sendsByHand) scalars.checkCounts(given)
+  if (updates.length > 0 && !sendsByHand) scalars.checkUses(given)
 }
 
 /** Counts the step (unless `isCounted` is false) and writes this run's block of scalars to `values`; `inputs` undefined for a shadow's. */
@@ -303,7 +303,7 @@ export function fillScalars(
   isCounted = true,
 ): void {
   for (const refuse of trace.refusals) refuse()
-  if (inputs) checkCounts(trace, scalars)
+  if (inputs) checkUses(trace, scalars)
   trace.scalars.begin(scalars)
   if (inputs) checkIndices(trace.bounds, inputs, (slot) => trace.scalars.value(slot))
   trace.weighing?.begin(inputs, isCounted)

@@ -37,7 +37,7 @@ export interface NamedScalar {
   readonly limit?: number
   /** Where it says how many samples count: the most that it is asked about. */
   rows?: number
-  /** True if the traced function computes with it. */
+  /** False if nothing computes with what the traced function has made by `stepScalar`. */
   isRead?: boolean
 }
 
@@ -64,15 +64,19 @@ export class ScalarBlock {
     return [...this.#named.keys()]
   }
 
-  /** The slot of that name, made with `initial` at its first use. */
-  named(name: string, initial: number): ScalarSlot {
+  /** The slot of that name, made with `initial` at its first use. `isRead`: false for one that is read later, if at all. */
+  named(name: string, initial: number, isRead = true): ScalarSlot {
     const known = this.#named.get(name)
-    if (known) return known.slot
+    if (known) {
+      known.isRead ||= isRead
+      return known.slot
+    }
     const entry: NamedScalar = {
       slot: this.add(() => entry.value),
       value: initial,
       initial,
       wasSet: false,
+      isRead,
     }
     this.#named.set(name, entry)
     return entry.slot
@@ -139,15 +143,19 @@ export class ScalarBlock {
       if (value !== undefined) this.#check(name, value)
   }
 
-  /** errors: `graph.misuse` where a training run with samples gives a count that nothing reads, or leaves one out that is 0 then. */
-  checkCounts(given: Readonly<Record<string, number>>): void {
+  /** errors: `graph.misuse` for a scalar that nothing reads, unless it is a count that is not given, and where a count is left out that is 0 then. */
+  checkUses(given: Readonly<Record<string, number>>): void {
     for (const [name, { rows, initial, isRead }] of this.#named) {
       const refuse = (problem: string) =>
         new TabringError('graph.misuse', `run: step scalar "${clipped(name)}" ${problem}`)
       const isGiven = given[name] !== undefined
-      if (rows === undefined && !isRead && name === 'count' && isGiven)
+      const isCount = name === 'count'
+      const remedy = isCount
+        ? ', so all rows count. Give the loss { count: sampleCount() }, or leave it out.'
+        : '. Compute with what stepScalar returns, or remove the call.'
+      if (rows === undefined && isRead === false && (isGiven || !isCount))
         throw refuse(
-          'is given, but nothing in the traced function reads it, so all rows count. Give the loss { count: sampleCount() }, or leave it out.',
+          `is ${isGiven ? 'given, but' : 'made, and'} nothing in the traced function reads it${remedy}`,
         )
       if (rows !== undefined && initial === 0 && !isGiven)
         throw refuse(

@@ -236,7 +236,7 @@ test('a function that reads an undeclared input gets an error that names it', as
   await compile(optional as never, types, { device: 'reference' })
 })
 
-test('a step refuses a count that its loss does not read, and one that counts nothing where it is left out', async () => {
+test('a step refuses a scalar that nothing reads, and a count that counts nothing where it is left out', async () => {
   const stepOf = (count: () => ScalarSlot, isRead: boolean) => {
     const { model, optimizer } = partsOf()
     return compile(
@@ -257,6 +257,9 @@ test('a step refuses a count that its loss does not read, and one that counts no
   const unread = stepOf(sampleCount, false)
   expect(await run(unread, { count: 1 })).toMatch(/"count" is given, but nothing .* reads it/)
   expect(await run(unread)).toBe('ran')
+  const temperature = stepOf(() => stepScalar('temperature', 1), false)
+  expect(await run(temperature)).toMatch(/"temperature" is made, and nothing .* reads it/)
+  expect(await run(temperature, { temperature: 2 })).toMatch(/"temperature" is given, but nothing/)
   const unset = stepOf(() => stepScalar('valid'), true)
   expect(await run(unset)).toMatch(/"valid" says how many samples count, and is not given/)
   for (const valid of [0, 1, 2]) expect(await run(unset, { valid })).toBe('ran')
