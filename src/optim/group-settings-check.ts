@@ -110,15 +110,17 @@ export function consistentContents(
         const held = markOf(await wholeOf(one, await one.readHome()))
         lines.push(line(one.title, (isDivided(one) && one.assigned) || held))
       }
-      const states = await state.read()
+      // Data-parallel ranks gather it over all of them, of which a group may be a part.
+      const isSliced = common.some(({ exchange }) => exchange)
+      const states = group && isSliced ? undefined : await state.read()
       for (const one of common) {
-        const own = states.get(one)
+        const own = states?.get(one)
         const tensors: Record<string, { data: Floats }> = {}
         for (const [name, { data }] of Object.entries(own?.tensors ?? {}))
           tensors[name] = { data: await wholeOf(one, data) }
         // The step under way is counted already.
         const held = markOfState(own && own.steps > 1 ? tensors : {})
-        const mark = (!group || isDivided(one)) && state.marks().get(one)
+        const mark = (isSliced || isDivided(one)) && state.marks().get(one)
         lines.push(line(`the state of ${of} for ${one.title}`, mark || held))
       }
       return lines
