@@ -1,6 +1,6 @@
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { isDetached, isOf, isPlain, isTexts, kindOf, quoted } from '../util/kind-of.ts'
+import { hasNames, isDetached, isOf, isTexts, kindOf, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkNumber, checkOptions, checkRecord } from '../util/options.ts'
 import { ownOf } from '../util/own-of.ts'
 import { checkShape, countElements, formatShape, type HostDType, sameShape } from '../util/shape.ts'
@@ -78,7 +78,7 @@ export class Stack {
       'defaultCollate',
       `samples[${row}]`,
       sample,
-      isPlain(sample) && !isHostTensor(sample),
+      hasNames(sample) && !isHostTensor(sample),
       'an object with values by name, as { x, y }',
     )
     if (row === 0) requireDTypes(sample, this.#dtypes)

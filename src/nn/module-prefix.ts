@@ -1,6 +1,6 @@
 import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
-import { isPlain, isRecord } from '../util/kind-of.ts'
+import { hasNames, isRecord } from '../util/kind-of.ts'
 import { checkRecord } from '../util/options.ts'
 import { type Shape, sameShape } from '../util/shape.ts'
 
@@ -70,7 +70,7 @@ export function remedyOfKeys(
 ): string {
   const isTensor = (value: unknown) => isRecord(value) && 'data' in value
   const holds = ([, value]: [string, unknown]) =>
-    isPlain(value) && !isTensor(value) && Object.values(value).some(isTensor)
+    hasNames(value) && !isTensor(value) && Object.values(value).some(isTensor)
   const [below] = Object.entries(state).find(holds) ?? []
   if (below !== undefined) return `Its tensors lie below ${clipped(below)}: pass that part of it`
   const isLike = (key: string, value: unknown) =>

@@ -3,7 +3,7 @@ import { unpackHalves } from '../kernels/half.ts'
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { isWhole } from '../util/is-whole.ts'
-import { isOf, isPlain, quoted } from '../util/kind-of.ts'
+import { hasNames, isOf, quoted } from '../util/kind-of.ts'
 import { countElements, formatShape, type Shape } from '../util/shape.ts'
 
 /** Input of `loadStateDict`: entries of a state dict, or tensors from `readSafetensors`. */
@@ -33,7 +33,7 @@ export function requireTensors(keys: Iterable<string>, state: unknown): void {
       'data.malformed',
       `loadStateDict: expected ${what}, got ${quoted(got)}. Load a file saved for this model.`,
     )
-  if (!isPlain(state)) throw refuse('tensors by key, as await model.stateDict() gives', state)
+  if (!hasNames(state)) throw refuse('tensors by key, as await model.stateDict() gives', state)
   for (const key of keys) {
     if (!Object.hasOwn(state, key)) continue
     const { shape, data } = (Reflect.get(state, key) ?? {}) as Partial<LoadableTensor>

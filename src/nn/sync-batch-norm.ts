@@ -6,7 +6,8 @@ import type { Parameter } from '../graph/trace/parameter.ts'
 import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import { activeTrace, type Trace } from '../graph/trace/trace.ts'
 import { TabringError } from '../util/errors.ts'
-import { checkArgument, checkRecord } from '../util/options.ts'
+import { isPlain } from '../util/kind-of.ts'
+import { checkArgument } from '../util/options.ts'
 import { countArguments } from '../util/plain-callers.ts'
 import { BatchNorm, type BatchNormLayerOptions } from './batch-norm.ts'
 import { ModuleDict } from './containers.ts'
@@ -51,7 +52,7 @@ export class SyncBatchNorm extends BatchNorm {
   readonly processGroup: RankGroup | undefined
 
   constructor(numFeatures: number, options: SyncBatchNormOptions = {}) {
-    checkRecord('SyncBatchNorm', 'options', options)
+    checkArgument('SyncBatchNorm', 'options', options, isPlain(options), 'a plain object')
     const { processGroup, ...others } = options
     super(numFeatures, others)
     checkArgument(

@@ -1,7 +1,7 @@
 import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
 import { isWhole } from '../util/is-whole.ts'
-import { isOf, isPlain, isRecord, quoted } from '../util/kind-of.ts'
+import { hasNames, isOf, isRecord, quoted } from '../util/kind-of.ts'
 import type { Shape } from '../util/shape.ts'
 import { formatShape } from '../util/shape.ts'
 
@@ -60,7 +60,7 @@ export function requireState(
   if (!isRecord(state) || !Array.isArray(groups))
     throw refuse(
       `an optimizer's state with "state" and "param_groups"`,
-      isPlain(saved) ? Object.keys(saved).join(', ') || 'an empty one' : saved,
+      hasNames(saved) ? Object.keys(saved).join(', ') || 'an empty one' : saved,
     )
   const sizes = groups.slice(0, counts.length + 1).map((group) => {
     const params: unknown = isRecord(group) && group['params']

@@ -25,10 +25,9 @@ export function kindOf(value: unknown): string {
       ? `${tensor} of ${kindOf(Reflect.get(value, 'data'))}`
       : tensor
   }
-  if (isPlain(value))
-    return `an object with ${clipped(Object.keys(value).join(', ')) || 'no fields'}`
-  const tag = tagOf(value)
-  return tag === 'Object' ? `an object of ${clipped(value.constructor.name)}` : `a ${clipped(tag)}`
+  if (!hasNames(value)) return `a ${clipped(tagOf(value))}`
+  const kind = isPlain(value) ? '' : ' of a class'
+  return `an object${kind} with ${clipped(Object.keys(value).join(', ')) || 'no fields'}`
 }
 
 /** Returns whether it has values by name. */
@@ -37,7 +36,11 @@ export const isRecord = (value: unknown): value is Record<string, unknown> =>
 
 /** Returns whether it is what a literal makes, in any realm, with values by name: no list, and an object of no class. */
 export const isPlain = (value: unknown): value is Record<string, unknown> =>
-  isRecord(value) && !Object.getPrototypeOf(Object.getPrototypeOf(value) ?? value)
+  hasNames(value) && !Object.getPrototypeOf(Object.getPrototypeOf(value) ?? value)
+
+/** Returns whether it has values by name, as data: also an object of a class, but no list, date, map, promise or array of numbers. */
+export const hasNames = (value: unknown): value is Record<string, unknown> =>
+  /^(Object|Module)$/.test(tagOf(value))
 
 /** The platform's name of what a value is, the same in every realm. */
 const tagOf = (value: unknown): string => Object.prototype.toString.call(value).slice(8, -1)

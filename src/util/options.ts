@@ -1,6 +1,6 @@
 import { clipped } from './clipped.ts'
 import { ArgumentTypeError, TabringError } from './errors.ts'
-import { isPlain, isRecord, quoted } from './kind-of.ts'
+import { hasNames, isPlain, isRecord, quoted } from './kind-of.ts'
 
 /** The longest list of options of the library has 320. units: characters. */
 const maxNames = 400
@@ -10,7 +10,7 @@ const kinds = {
   flag: ['boolean', 'true or false'],
   text: ['string', 'a text'],
   list: [Array.isArray, 'a list'],
-  object: [isPlain, 'an object with values by name'],
+  object: [hasNames, 'an object with values by name'],
   size: [(value: number) => isCount(value), 'a whole number above 0'],
   group: [(value: unknown) => isRecord(value) && 'takeSequence' in value, 'a group'],
 } as const satisfies Record<string, readonly [string | ((value: never) => boolean), string]>
@@ -100,7 +100,7 @@ export const checkText = (where: string, name: string, value: string): void =>
 
 /** errors: as `checkArgument`, for what has no values by name. */
 export const checkRecord = (where: string, name: string, value: object): void =>
-  checkArgument(where, name, value, isPlain(value), 'an object with values by name')
+  checkArgument(where, name, value, hasNames(value), 'an object with values by name')
 
 /** The option that a name in Python's spelling, or without its unit, stands for. */
 function nameMeant(name: string, known: readonly string[]): string | undefined {

@@ -6,7 +6,7 @@ import { Optimizer } from '../../optim/optimizer.ts'
 import { calledAs } from '../../util/called-as.ts'
 import { clipped } from '../../util/clipped.ts'
 import { DataError, TabringError } from '../../util/errors.ts'
-import { isPlain, isRecord } from '../../util/kind-of.ts'
+import { hasNames, isRecord } from '../../util/kind-of.ts'
 import { checkArgument, checkFlag, checkOptions } from '../../util/options.ts'
 import { ownOf } from '../../util/own-of.ts'
 import { preparedLoads } from '../../util/prepared-loads.ts'
@@ -134,7 +134,7 @@ export async function packCheckpoint(state: CheckpointState): Promise<Uint8Array
 
 /** errors: `config.invalid` for what is no object with parts by name, such as a bare model, which torch.save takes. */
 function checkParts(where: string, name: string, parts: object): void {
-  const isNamed = isPlain(parts) && typeof parts['stateDict'] !== 'function'
+  const isNamed = hasNames(parts) && typeof parts['stateDict'] !== 'function'
   checkArgument(where, name, parts, isNamed, 'an object with parts by name, such as { model }')
 }
 

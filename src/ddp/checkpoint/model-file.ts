@@ -5,8 +5,8 @@ import { writeTorch } from '../../data/torch/write-torch.ts'
 import type { LoadOptions, LoadResult, Module, StateDict } from '../../nn/module.ts'
 import { checkModule } from '../../nn/module.ts'
 import { calledAs } from '../../util/called-as.ts'
-import { isOf } from '../../util/kind-of.ts'
-import { checkArgument, checkChoice, checkOptions, checkRecord } from '../../util/options.ts'
+import { isOf, isPlain } from '../../util/kind-of.ts'
+import { checkArgument, checkChoice, checkOptions } from '../../util/options.ts'
 
 const formats = ['safetensors', 'pt'] as const
 
@@ -85,7 +85,7 @@ export async function loadModel(
   source: ByteSource,
   options: LoadOptions & { where?: string } = {},
 ): Promise<LoadResult> {
-  checkRecord('loadModel', 'options', options)
+  checkArgument('loadModel', 'options', options, isPlain(options), 'a plain object')
   const { where = 'loadModel', ...others } = options
   checkModule('loadModel', model, 'model')
   const state = await readStateDict(source, where)

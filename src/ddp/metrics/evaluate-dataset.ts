@@ -20,7 +20,7 @@ import { gatherJson } from '../../peer/group/gather-json.ts'
 import { clipped } from '../../util/clipped.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { firstDifference } from '../../util/first-difference.ts'
-import { isOf, isPlain, isSameList, isTexts, kindOf } from '../../util/kind-of.ts'
+import { hasNames, isOf, isSameList, isTexts, kindOf } from '../../util/kind-of.ts'
 import { checkArgument, checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { formatShape, type HostDType, tensorType } from '../../util/shape.ts'
 import { DistributedDataParallel } from '../data-parallel/data-parallel.ts'
@@ -202,7 +202,7 @@ async function labelsOf<S>(dataset: Dataset<S>): Promise<string> {
         if (Number.isInteger(value)) own.push(value as number)
         else if (isOf(value, Int32Array)) own.push(...value)
         else if (Array.isArray(value)) value.forEach(visit)
-        else if (isPlain(value)) for (const key of Object.keys(value).sort()) visit(value[key])
+        else if (hasNames(value)) for (const key of Object.keys(value).sort()) visit(value[key])
       }
       visit(await dataset.get(index, { seed: 0, epoch: 0, index }))
       return own
@@ -267,7 +267,7 @@ function shareOf(count: number, batchSize: number, group: CollectiveGroup | unde
 function checkSums(sums: Record<string, Tensor>): void {
   const refuse = (what: string, got: string, remedy: string) =>
     new TabringError('graph.misuse', `evaluate: ${what}, got ${got}. ${remedy}`)
-  if (!isPlain(sums))
+  if (!hasNames(sums) || sums instanceof Tensor)
     throw refuse(
       'batchSums must return sums by name',
       kindOf(sums),

@@ -1,14 +1,8 @@
 import { calledAs } from '../../util/called-as.ts'
 import { TabringError } from '../../util/errors.ts'
-import { quoted } from '../../util/kind-of.ts'
+import { isPlain, quoted } from '../../util/kind-of.ts'
 import { oneAtATime } from '../../util/next-task.ts'
-import {
-  checkArgument,
-  checkNumber,
-  checkOptions,
-  checkRecord,
-  isNotNegative,
-} from '../../util/options.ts'
+import { checkArgument, checkNumber, checkOptions, isNotNegative } from '../../util/options.ts'
 import { countArguments } from '../../util/plain-callers.ts'
 import type { InputTypes, Outputs, TracedFunction } from '../plan/prepare.ts'
 import {
@@ -54,7 +48,7 @@ export async function compileAccumulated(
   inputs: InputTypes,
   options: AccumulationOptions & CompileOptions = {},
 ): Promise<AccumulatedProgram> {
-  checkRecord('compileAccumulated', 'options', options)
+  checkArgument('compileAccumulated', 'options', options, isPlain(options), 'a plain object')
   const { steps, weight = 1 / (steps ?? 1), accumulation, ...others } = options
   const isOwn = accumulation === undefined
   checkArgument('compileAccumulated', 'accumulation', accumulation, isOwn, 'omitted')

@@ -7,7 +7,7 @@ import { calledAs } from '../../util/called-as.ts'
 import { clipped } from '../../util/clipped.ts'
 import type { PlacedDevice } from '../../util/device.ts'
 import { ArgumentTypeError, messageOf, ShapeError, TabringError } from '../../util/errors.ts'
-import { isPlain, isRecord, quoted } from '../../util/kind-of.ts'
+import { hasNames, isRecord, quoted } from '../../util/kind-of.ts'
 import { checkArgument, checkRecord } from '../../util/options.ts'
 import { formatShape, type HostDType, type TensorType, tensorType } from '../../util/shape.ts'
 import { switchValue } from '../../util/switches.ts'
@@ -191,7 +191,7 @@ export function traceStep(
   const named = withTrace(trace, () => {
     const returned = callWith(fn, inputs, trace)
     refusePromise('compile', returned)
-    const isNamed = isPlain(returned)
+    const isNamed = hasNames(returned) && !(returned instanceof Tensor)
     checkArgument(
       'compile',
       'fn()',

@@ -1,6 +1,6 @@
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
-import { isPlain, quoted } from '../../util/kind-of.ts'
+import { hasNames, quoted } from '../../util/kind-of.ts'
 import { isNotNegative } from '../../util/options.ts'
 
 /** A scheduler's state as JSON, with PyTorch's keys. */
@@ -48,7 +48,7 @@ export function checkState(
       `loadStateDict: ${scheduler} expected ${expected}, got ${got}. Load a state of the same kind of scheduler with the same number of groups.`,
     )
   }
-  if (!isPlain(state)) refuse('a state', quoted(state))
+  if (!hasNames(state)) refuse('a state', quoted(state))
   const given = Object.keys(state)
   const known = fields.map(({ key }) => key)
   for (const { key, isValid, expected } of fields) {

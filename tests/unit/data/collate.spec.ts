@@ -27,6 +27,14 @@ test('stacks tensors, numbers and texts', () => {
   expect(padBatch(batch, 3).y).toEqual({ shape: [3], data: Int32Array.of(5, 6, 0) })
 })
 
+test('a sample may be an object of a class', () => {
+  class Row {
+    readonly x = 1
+  }
+  expect(defaultCollate([new Row()] as never)).toEqual(defaultCollate([{ x: 1 }]))
+  expect(() => defaultCollate([new Map()] as never)).toThrow(/samples\[0\] must be an object/)
+})
+
 test('fields may have the names of what every object inherits', () => {
   const names = ['constructor', 'toString', '__proto__']
   const sample = Object.fromEntries(names.map((name) => [name, 1]))

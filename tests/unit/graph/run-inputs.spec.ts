@@ -150,6 +150,23 @@ test('a run refuses elements under another shape than compiled for', async () =>
   }
 })
 
+test('a step takes types, batches and outputs that are objects of classes', async () => {
+  class Types {
+    readonly x = tensorType([2])
+  }
+  class Batch {
+    readonly x = Float32Array.of(2, 3)
+  }
+  class Outputs {
+    constructor(readonly y: Tensor) {}
+  }
+  const fn = ({ x }: { x: Tensor }) => new Outputs(x.mul(x)) as never
+  const runtime = new ReferenceRuntime()
+  const same = await compile(fn, new Types() as never, { runtime })
+  expect(await same.run(new Batch() as never)).toEqual({ y: Float32Array.of(4, 9) })
+  await expect(same.run(new Map() as never)).rejects.toThrow('run: inputs must be an object with')
+})
+
 test('an input with the name of what every object inherits is missing where it is not given', async () => {
   const inputs = { constructor: tensorType([1]) }
   const runtime = new ReferenceRuntime()

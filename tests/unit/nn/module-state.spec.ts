@@ -182,6 +182,14 @@ describe('loadStateDict', () => {
       )
   })
 
+  test('a state may be an object of a class', () => {
+    class Saved {
+      readonly weight = ones(1, 1)
+    }
+    const model = new Linear(1, 1, { bias: false })
+    expect(model.loadStateDict(new Saved() as never).missingKeys).toEqual([])
+  })
+
   const make = () => new Sequential(new Linear(2, 1), new Linear(1, 1, { bias: false }))
   const some: StateDict = { '0.weight': ones(1, 2), '0.bias': ones(1), extra: ones(3) }
 

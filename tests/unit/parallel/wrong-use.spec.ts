@@ -788,7 +788,7 @@ describe('what replicas of DataParallel return', () => {
   }
 
   test.each([
-    [[new Out(), new Out()], 'a replica returned an object of Out'],
+    [[new Out(), new Out()], 'a replica returned an object of a class with '],
     [[[1], [1, 2]], 'the replicas returned arrays of 1, 2 parts'],
     [[{ a: 1 }, { b: 1 }], 'not all replicas returned "a"'],
     [[new Map([['a', 1]]), new Map([['b', 1]])], 'not all replicas returned "a"'],
