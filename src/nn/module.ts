@@ -538,6 +538,10 @@ refusePythonNames(
     cuda: device,
     half: precision,
     bfloat16: precision,
+    float: 'nothing: parameters are f32',
+    double: 'nothing: there are no doubles',
+    get_parameter: 'model.layer.weight, or new Map(model.namedParameters()).get(name)',
+    get_submodule: 'model.layer, or new Map(model.namedModules()).get(name)',
   },
   true,
 )

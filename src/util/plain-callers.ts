@@ -11,7 +11,17 @@ interface Class {
 
 type Method = (this: unknown, ...args: unknown[]) => unknown
 
-/** errors: a TypeError, naming `where`, for an argument after the first `max`. `instead`: what to write, in brackets. */
+/** The class of an object as an error names it: its own, which extends `kind`, if users know that. */
+function classOf(object: unknown, kind: Class): string {
+  const own = object instanceof (kind as never) ? (object as object).constructor.name : ''
+  return own && own !== 'TracedTensor' ? own : kind.name
+}
+
+/** Returns whether a function was called with what `map` and `forEach` of an array give: an item, its place and the array. */
+const isOfLoop = ([item, at, list]: readonly unknown[]): boolean =>
+  Array.isArray(list) && typeof at === 'number' && Object.is(list[at], item)
+
+/** errors: a TypeError, naming `where`, for an argument after the first `max`, except those of a loop. `instead`: what to write, in brackets. */
 export function refuseExtra(
   where: string,
   args: readonly unknown[],
@@ -19,6 +29,7 @@ export function refuseExtra(
   instead = '',
 ): void {
   const at = args.findIndex((arg, i) => i >= max && arg !== undefined)
+  if (at === 1 && args.length === 3 && isOfLoop(args)) return
   checkArgument(
     where,
     `argument ${at + 1}`,
@@ -40,7 +51,7 @@ export function countArguments(
     if (typeof method !== 'function' || name === 'constructor') continue
     const count = ownOf(max, name) ?? method.length
     const value: Method = function (...args) {
-      refuseExtra(`${kind.name}.${name}`, args, count, ownOf(instead, name))
+      refuseExtra(`${classOf(this, kind)}.${name}`, args, count, ownOf(instead, name))
       return (method as Method).apply(this, args)
     }
     for (const key of ['name', 'length'] as const)
@@ -49,10 +60,17 @@ export function countArguments(
   }
 }
 
+/** PyTorch's names of what is no method there. */
+const fields = new Set(['ndim', 'T', 'mT', 'param_groups'])
+
+const isField = (kind: Class, name: string): boolean =>
+  Boolean(Object.getOwnPropertyDescriptor(kind.prototype, name)?.get)
+
 /**
  * Makes PyTorch's names throw what to write instead: those that only the spelling tells from names of this class, and those in `others`.
  *
- * Classes that are extended have `isOpen`: a subclass may set such a name for itself.
+ * Names of methods throw where they are called, or taken for a number: objects may have them for themselves. Names of fields throw where
+ * they are read. Classes that are extended have `isOpen`: a subclass may set those too.
  */
 export function refusePythonNames(
   kind: Class,
@@ -65,16 +83,25 @@ export function refusePythonNames(
   ])
   for (const [name, instead] of [...spelled, ...Object.entries(others)]) {
     if (Object.hasOwn(kind.prototype, name)) continue
-    const refuse = (): never => {
+    const refuse: Method = function () {
       throw new TabringError(
         'graph.misuse',
-        `${kind.name}: ${name} is a name of PyTorch. Write ${instead}.`,
+        `${classOf(this, kind)}: ${name} is a name of PyTorch. Write ${instead}.`,
       )
+    }
+    if (!fields.has(name) && !isField(kind, instead)) {
+      Object.defineProperty(refuse, Symbol.toPrimitive, { value: refuse })
+      Object.defineProperty(kind.prototype, name, {
+        value: refuse,
+        writable: true,
+        configurable: true,
+      })
+      continue
     }
     Object.defineProperty(kind.prototype, name, {
       get: refuse,
       set(value: unknown) {
-        if (!isOpen) refuse()
+        if (!isOpen) refuse.call(this)
         Object.defineProperty(this, name, {
           value,
           writable: true,

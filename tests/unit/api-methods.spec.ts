@@ -9,7 +9,7 @@ import {
   methodsWithArguments,
   publicMethods,
 } from '../support/api-methods.ts'
-import { Linear, Module, ones, SGD, type Tensor } from '../support/library.ts'
+import { arange, cast, Linear, Module, ones, SGD, type Tensor } from '../support/library.ts'
 import { misnamed } from '../support/parameter-names.ts'
 
 // As api-arguments.spec.ts, for the methods of the exported classes.
@@ -85,7 +85,7 @@ test.each(
     .filter(({ name }) => !passing.includes(name)),
 )(
   '$name refuses an argument more than it takes, which JavaScript drops',
-  async ({ name, key, make, max, isTraced }) => {
+  async ({ key, make, max, isTraced }) => {
     const object = make() as Record<string, (...given: unknown[]) => unknown>
     const errorAt = async (count: number) => {
       const given = [...new Array<undefined>(count - 1), 'more']
@@ -99,17 +99,25 @@ test.each(
     }
     const surplus = /argument \d+ must be omitted/
     if (!Number.isFinite(max)) return expect(await errorAt(9)).not.toMatch(surplus)
-    expect(await errorAt(max + 1)).toContain(`${name}: argument ${max + 1} must be omitted`)
+    const { name: own } = object.constructor
+    const kind = own === 'TracedTensor' ? 'Tensor' : own
+    expect(await errorAt(max + 1)).toContain(`${kind}.${key}: argument ${max + 1} must be omitted`)
     if (max > 0) expect(await errorAt(max)).not.toMatch(surplus)
   },
 )
+
+/** Reads a field, or calls a method without arguments. */
+const use = (object: object, name: string): unknown => {
+  const value: unknown = Reflect.get(object, name)
+  return typeof value === 'function' ? value.call(object) : value
+}
 
 test.each(
   methods.filter(({ name }) => counted.test(name) && !/^(StoredTensor|Schedule)\./.test(name)),
 )('$name in the spelling of PyTorch is answered with its name', ({ key, make }) => {
   const other = key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
   if (other === key) return
-  expect(() => Reflect.get(make(), other)).toThrow(`${other} is a name of PyTorch. Write ${key}.`)
+  expect(() => use(make(), other)).toThrow(`${other} is a name of PyTorch. Write ${key}.`)
 })
 
 const tensor = () => withTrace(new Trace(), () => ones([2, 2]))
@@ -122,9 +130,67 @@ test.each<[string, () => object, string, string]>([
   ['requires_grad of a parameter', () => linear().weight, 'requires_grad', 'Write requiresGrad.'],
   ['cuda of a model', linear, 'cuda', "Write await model.to('webgpu')."],
   ['zero_grad of a model', linear, 'zero_grad', 'Write optimizer.zeroGrad().'],
+  ['add_ of a tensor', tensor, 'add_', 'Tensor: add_ is a name of PyTorch. Write x = x.add(y)'],
+  ['T of a tensor', tensor, 'T', 'Tensor: T is a name of PyTorch. Write x.transpose(0, 1).'],
+  ['mT of a tensor', tensor, 'mT', 'Write x.transpose(-2, -1).'],
+  ['cpu of a tensor', tensor, 'cpu', 'read (await step.run(batch)).x'],
+  ['relu_ of a tensor', tensor, 'relu_', 'Write x = x.relu().'],
+  ['masked_fill_ of a tensor', tensor, 'masked_fill_', 'Write x = where(mask, value, x).'],
+  ['bool of a tensor', tensor, 'bool', 'Write x.ne(0), which'],
+  ['any of a tensor', tensor, 'any', 'Write x.ne(0).amax().'],
+  ['all of a tensor', tensor, 'all', 'Write x.ne(0).amin().'],
+  ['isnan of a tensor', tensor, 'isnan', 'Write x.ne(x).'],
+  ['prod of a tensor', tensor, 'prod', 'there is no product'],
+  ['round of a tensor', tensor, 'round', 'Write x.add(0.5).floor()'],
+  ['view_as of a tensor', tensor, 'view_as', 'Write x.reshape(y.shape).'],
+  ['expand_as of a tensor', tensor, 'expand_as', 'Write x.expand(y.shape).'],
+  ['repeat_interleave', tensor, 'repeat_interleave', 'Write x.indexSelect(dim, '],
+  ['state_dict of a model', linear, 'state_dict', 'Linear: state_dict is a name of PyTorch.'],
+  ['float of a model', linear, 'float', 'Write nothing: parameters are f32.'],
+  ['double of a model', linear, 'double', 'Write nothing: there are no doubles.'],
+  ['get_parameter', linear, 'get_parameter', 'new Map(model.namedParameters()).get(name)'],
+  ['get_submodule', linear, 'get_submodule', 'new Map(model.namedModules()).get(name)'],
+  ['zero_grad of SGD', sgd, 'zero_grad', 'SGD: zero_grad is a name of PyTorch. Write zeroGrad.'],
   ['param_groups', sgd, 'param_groups', 'Write optimizer.paramGroups.'],
 ])('%s is a name of PyTorch', (_, make, name, text) => {
-  expect(() => Reflect.get(make(), name)).toThrow(text)
+  expect(() => use(make(), name)).toThrow(text)
+})
+
+test('what PyTorch writes instead is what the errors say', () => {
+  withTrace(new Trace(), () => {
+    const x = ones([2, 3])
+    const index = cast(
+      arange(3 * 4)
+        .div(4)
+        .floor(),
+      'i32',
+    )
+    expect(x.indexSelect(1, index).shape).toEqual([2, 12])
+    expect(x.select(0, 0).expand(x.shape).shape).toEqual(x.shape)
+  })
+})
+
+test('a loop over an array may call a bound method, whose place and array are left out', () => {
+  const layer = linear()
+  withTrace(new Trace(), () => {
+    const xs = [ones([2, 2]), ones([2, 2])]
+    expect(xs.map(layer.forward.bind(layer))).toHaveLength(2)
+    expect(xs.map(xs[0].add.bind(xs[0]))).toHaveLength(2)
+    const others: unknown[][] = [[0], [0, [xs[1]]], [0, xs, 1], ['0', xs]]
+    for (const given of others)
+      expect(() =>
+        (layer.forward.bind(layer) as (...args: unknown[]) => Tensor)(xs[0], ...given),
+      ).toThrow('Linear.forward: argument 2 must be omitted')
+  })
+})
+
+test('methods of the names of PyTorch may be set, asked for, and used as no number', () => {
+  const optimizer = sgd() as SGD & { zero_grad: () => void }
+  optimizer.zero_grad = optimizer.zeroGrad
+  expect(() => optimizer.zero_grad()).not.toThrow(/PyTorch/)
+  const x = tensor() as Tensor & { size: number }
+  expect(typeof x.size).toBe('function')
+  expect(() => x.size > 1).toThrow('Tensor: size is a name of PyTorch.')
 })
 
 test('a parameter whose requires_grad is set says requiresGrad, and a module may have such names', () => {
