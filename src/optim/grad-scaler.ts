@@ -1,7 +1,7 @@
 import { Pool } from '../graph/memory/pool.ts'
 import { Tensor, TracedTensor } from '../graph/trace/tensor.ts'
 import { activeTrace, type Trace } from '../graph/trace/trace.ts'
-import { GraphValue, nodesBehind } from '../graph/trace/value.ts'
+import { GraphValue } from '../graph/trace/value.ts'
 import { maxControls, scalerUpdate, unscale } from '../kernels/grad-scaler/grad-scaler.ts'
 import { clipped } from '../util/clipped.ts'
 import { formatDevice, type PlacedDevice } from '../util/device.ts'
@@ -13,6 +13,7 @@ import { countArguments, refusePythonNames } from '../util/plain-callers.ts'
 import { tensorType } from '../util/shape.ts'
 import { statsOf } from './clip.ts'
 import type { Optimizer } from './optimizer.ts'
+import { scaleOf } from './scale-of-loss.ts'
 import { type CommonSettings, checkSetting } from './settings.ts'
 
 export interface GradScalerOptions {
@@ -64,8 +65,8 @@ function checkScaling(options: Required<GradScalerOptions>): void {
 
 /** What the function being compiled has done with a scaler. */
 class ScalerUse {
-  /** The losses times the scale. */
-  readonly scaled = new Set<GraphValue>()
+  /** The scale, as each loss was multiplied by it. */
+  readonly scales = new Set<GraphValue['leaf']>()
   isUpdated = false
   /** What `step` and `unscale` have made, by optimizer. */
   readonly done = new Map<Optimizer, GraphValue>()
@@ -129,11 +130,9 @@ export class GradScaler {
     if (!this.#options.enabled) return loss
     const trace = activeTrace('scaler.scale')
     const pool = this.#poolOn(trace.deviceOf(loss.value), trace)
-    const scaled = loss.mul(
-      new TracedTensor(new GraphValue(tensorType([]), { kind: 'pool', pool, start: 0 })),
-    )
-    this.#useIn(trace).scaled.add(scaled.value)
-    return scaled
+    const scale = new GraphValue(tensorType([]), { kind: 'pool', pool, start: 0 })
+    this.#useIn(trace).scales.add(scale.leaf)
+    return loss.mul(new TracedTensor(scale))
   }
 
   /** Divides the optimizer's gradients by the scale, for clipping; `step` does it if this was not called. */
@@ -146,8 +145,8 @@ export class GradScaler {
     const trace = activeTrace(where)
     const key = optimizer as unknown as Optimizer
     if (!this.#options.enabled || trace.accumulation?.part === 'add') return
-    const { done, scaled } = this.#useIn(trace)
-    if (scaled.size === 0) {
+    const { done, scales } = this.#useIn(trace)
+    if (scales.size === 0) {
       throw new TabringError(
         'graph.misuse',
         `${where}: no loss is scaled in this function, so updates would be as many times too small. Write scaler.scale(loss).backward().`,
@@ -164,13 +163,15 @@ export class GradScaler {
       parameters.flatMap((one) => trace.gradients.get(one) ?? []),
     )
     const losses = new Set(gradients.flatMap((one) => trace.lossesOf.get(one) ?? []))
-    const isScaled = (loss: GraphValue) =>
-      nodesBehind([loss]).some(({ outputs }) => outputs.some((one) => scaled.has(one)))
-    if (![...losses].every(isScaled)) {
-      throw new TabringError(
-        'graph.misuse',
-        `${where}: backward was called on a loss that is not scaled, so updates by it would be as many times too small. Call it on what scaler.scale returns: scaler.scale(loss).backward().`,
-      )
+    for (const loss of losses) {
+      const power = scaleOf(trace, loss, ({ leaf }) => scales.has(leaf))
+      if (power === undefined || power === 1) continue
+      const problem = Number.isNaN(power)
+        ? 'a sum of which one term is scaled and another is not, so updates by that would be as many times too small. Scale the sum: scaler.scale(loss.add(other)).backward().'
+        : power > 1
+          ? 'a loss that is scaled more than once, so updates would be as many times too large. Call scaler.scale once.'
+          : 'a loss that is not scaled, so updates by it would be as many times too small. Call it on what scaler.scale returns: scaler.scale(loss).backward().'
+      throw new TabringError('graph.misuse', `${where}: backward was called on ${problem}`)
     }
     if (buckets.some((bucket) => trace.controls.has(bucket))) {
       throw new TabringError(

@@ -201,7 +201,10 @@ export const requiresGradient = (trace: Trace, value: GraphValue): boolean =>
   wantedAmong(trace, nodesBehind([value]))(value)
 
 /** Returns a test whether a value of `nodes`, or one that it is computed from, asked for a gradient. */
-function wantedAmong(trace: Trace, nodes: readonly GraphNode[]): (value: GraphValue) => boolean {
+export function wantedAmong(
+  trace: Trace,
+  nodes: readonly GraphNode[],
+): (value: GraphValue) => boolean {
   const wanted = new Set<GraphValue>()
   const isWanted = (value: GraphValue) =>
     wanted.has(value) || isTrainable(value) || trace.asked.has(value)

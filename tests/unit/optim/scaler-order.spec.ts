@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { GradScaler } from '../../../src/entries/amp.ts'
-import { compile, type Tensor } from '../../../src/entries/index.ts'
+import { compile, ones, stack, type Tensor } from '../../../src/entries/index.ts'
 import { Parameter } from '../../../src/entries/nn.ts'
 import { SGD } from '../../../src/entries/optim.ts'
 
@@ -51,6 +51,44 @@ const wrong: [what: string, step: (parts: Parts) => void, text: RegExp][] = [
       scaler.unscale(optimizer)
     },
     /^scaler.unscale: backward was called on a loss that is not scaled/,
+  ],
+  [
+    'a sum of a scaled term and one that is not',
+    ({ scaler, optimizer, loss }) => {
+      scaler.scale(loss).add(loss.mul(0.1)).backward()
+      scaler.step(optimizer)
+      scaler.update()
+    },
+    /^scaler.step: backward was called on a sum of which one term is scaled and another is not/,
+  ],
+  [
+    'a stack of a scaled loss and one that is not',
+    ({ scaler, optimizer, loss }) => {
+      stack([scaler.scale(loss), loss])
+        .sum()
+        .backward()
+      scaler.step(optimizer)
+      scaler.update()
+    },
+    /^scaler.step: backward was called on a sum of which/,
+  ],
+  [
+    'a loss scaled twice',
+    ({ scaler, optimizer, loss }) => {
+      scaler.scale(scaler.scale(loss).neg()).backward()
+      scaler.unscale(optimizer)
+    },
+    /^scaler.unscale: backward was called on a loss that is scaled more than once/,
+  ],
+  [
+    'a loss times the scale over the scale',
+    ({ scaler, optimizer, loss }) => {
+      const scale = scaler.scale(loss.detach())
+      loss.mul(scale.div(scale.detach())).backward()
+      scaler.step(optimizer)
+      scaler.update()
+    },
+    /^scaler.step: backward was called on a loss that is not scaled/,
   ],
   [
     'update twice',
@@ -104,6 +142,32 @@ const compiled = (enabled: boolean, step: (parts: Parts) => void) => {
 test.each(wrong)('a step that is compiled with %s is refused', async (_, step, text) => {
   const expected = { code: 'graph.misuse', message: expect.stringMatching(text) }
   await expect(compiled(true, step)).rejects.toMatchObject(expected)
+})
+
+const right: [what: string, loss: (scaler: GradScaler, loss: Tensor) => Tensor][] = [
+  ['divided by how many steps accumulate', (scaler, loss) => scaler.scale(loss).div(4).mul(2)],
+  [
+    'a sum',
+    (scaler, loss) =>
+      scaler
+        .scale(loss)
+        .add(scaler.scale(loss.mul(2)).neg())
+        .sub(1),
+  ],
+  ['stacked', (scaler, loss) => stack([scaler.scale(loss), scaler.scale(loss)]).mean()],
+  ['of a sum', (scaler, loss) => scaler.scale(loss.add(loss.exp()))],
+  ['and what has no gradient', (scaler, loss) => scaler.scale(loss).add(loss.detach())],
+  ['relative to another', (scaler, loss) => scaler.scale(loss.div(loss.detach().add(1)))],
+  ['as a function of it', (scaler, loss) => scaler.scale(loss).relu()],
+  ['by a factor that is scaled', (scaler, loss) => loss.mul(scaler.scale(ones([])))],
+]
+
+test.each(right)('a scaled loss is taken: %s', async (_, lossOf) => {
+  await compiled(true, ({ scaler, optimizer, loss }) => {
+    lossOf(scaler, loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+  })
 })
 
 test('a scaler that is off lets all of them pass, but a second step', async () => {
