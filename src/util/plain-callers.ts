@@ -11,10 +11,10 @@ interface Class {
 
 type Method = (this: unknown, ...args: unknown[]) => unknown
 
-/** The class of an object as an error names it: its own, which extends `kind`, if users know that. */
+/** The class of an object as an error names it: its own, which extends `kind`; of tensors that one. */
 function classOf(object: unknown, kind: Class): string {
   const own = object instanceof (kind as never) ? (object as object).constructor.name : ''
-  return own && own !== 'TracedTensor' ? own : kind.name
+  return kind.name === 'Tensor' ? kind.name : own || kind.name
 }
 
 /** Returns whether a function was called with what `map` and `forEach` of an array give: an item, its place and the array. */
@@ -83,25 +83,21 @@ export function refusePythonNames(
   ])
   for (const [name, instead] of [...spelled, ...Object.entries(others)]) {
     if (Object.hasOwn(kind.prototype, name)) continue
-    const refuse: Method = function () {
+    const refuse = (object: unknown): never => {
       throw new TabringError(
         'graph.misuse',
-        `${classOf(this, kind)}: ${name} is a name of PyTorch. Write ${instead}.`,
+        `${classOf(object, kind)}: ${name} is a name of PyTorch. Write ${instead}.`,
       )
     }
-    if (!fields.has(name) && !isField(kind, instead)) {
-      Object.defineProperty(refuse, Symbol.toPrimitive, { value: refuse })
-      Object.defineProperty(kind.prototype, name, {
-        value: refuse,
-        writable: true,
-        configurable: true,
-      })
-      continue
-    }
+    const isRead = fields.has(name) || isField(kind, instead)
     Object.defineProperty(kind.prototype, name, {
-      get: refuse,
+      get() {
+        if (isRead) refuse(this)
+        const method = () => refuse(this)
+        return Object.defineProperty(method, Symbol.toPrimitive, { value: method })
+      },
       set(value: unknown) {
-        if (!isOpen) refuse.call(this)
+        if (isRead && !isOpen) refuse(this)
         Object.defineProperty(this, name, {
           value,
           writable: true,
