@@ -10,7 +10,8 @@ import type { Holding } from '../graph/trace/value.ts'
 import { clipped } from '../util/clipped.ts'
 import type { DeviceSpec } from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
-import { isIterable, isOf, isSameList, quoted } from '../util/kind-of.ts'
+import { isSameList } from '../util/is-same-list.ts'
+import { isIterable, isOf, quoted } from '../util/kind-of.ts'
 import {
   checkArgument,
   checkChoice,

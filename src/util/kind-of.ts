@@ -62,10 +62,6 @@ export const isText = (value: unknown): value is string => typeof value === 'str
 export const isTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every(isText)
 
-/** Returns whether it is a list of these very items. */
-export const isSameList = (list: unknown, of: readonly unknown[]): boolean =>
-  Array.isArray(list) && list.length === of.length && of.every((one, at) => one === list[at])
-
 /** Returns whether it is an object that a loop can go through. */
 export const isIterable = (value: unknown): value is Iterable<unknown> =>
   typeof value === 'object' &&
