@@ -5,6 +5,7 @@ import { join, relative, resolve, sep } from 'node:path'
 import { pipeline } from 'node:stream'
 import { clipped } from '../src/util/clipped.ts'
 import { TabringError } from '../src/util/errors.ts'
+import { oneAtATime } from '../src/util/next-task.ts'
 
 /** Where tabs find the folder that `--data` names: a path on their page's own server. */
 export const dataMount = '/data/'
@@ -275,14 +276,14 @@ function sharedReads<Result>(
   keptMs: number,
 ): (key: string) => Promise<Result> {
   const shared = new Map<string, Promise<Result>>()
-  let turn: Promise<unknown> = Promise.resolve()
+  const inTurn = oneAtATime()
   return (key) => {
     const known = shared.get(key)
     if (known) return known
-    const result = turn.then(() => read(key))
+    const result = inTurn(() => read(key))
     shared.set(key, result)
     const forgetLater = () => void setTimeout(() => shared.delete(key), keptMs).unref()
-    turn = result.then(forgetLater, forgetLater)
+    result.then(forgetLater, forgetLater)
     return result
   }
 }
