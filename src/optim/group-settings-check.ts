@@ -95,10 +95,10 @@ export function consistentContents(
   return {
     mark(group) {
       const common = commonWith(group)
-      if (common.length === 0) return 0
       loaded = state.marks()
       for (const one of common) assigned.set(one, one.assigned)
-      return hashOf(common.flatMap((one) => [one.assigned, loaded.get(one) ?? 0]))
+      const marks = common.flatMap((one) => [one.assigned, loaded.get(one) ?? 0])
+      return marks.some(Boolean) ? hashOf(marks) : 0
     },
     async read(group) {
       const common = commonWith(group)
