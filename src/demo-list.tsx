@@ -8,7 +8,7 @@ render(
   <div class="page">
     <PageTop home="../" tagline="Demos" />
     <main>
-      <DemoCards base="./" />
+      <DemoCards home="../" />
     </main>
     <PageFoot home="../" />
   </div>,

@@ -56,32 +56,32 @@ const cards: Readonly<Record<AnyDemo, Card>> = {
 }
 
 interface DemoCardsProps {
-  /** Where the demos' folders are, from the page. */
-  readonly base: string
-  /** Opens them in new tabs. Default false. */
-  readonly isBeside?: boolean
+  /** As `PageFoot` has it: on the training page links open new tabs. */
+  readonly home?: string
 }
 
 /** All demos, each with its picture and what is to be seen in it. */
-export const DemoCards = ({ base, isBeside = false }: DemoCardsProps) => (
+export const DemoCards = ({ home }: DemoCardsProps) => (
   <div class="demo-list">
     {(Object.keys(allDemos) as AnyDemo[]).map((name) => {
       const { title, sentence } = allDemos[name]
       const { picture, teaches, links = {} } = cards[name]
+      const address = `${home ?? ''}demos/${name}/`
+      const target = home === undefined ? '_blank' : undefined
       return (
         <Panel key={name} id={name} title={title}>
           <img class="thumbnail" src={picture} alt="" loading="lazy" />
           <p>{sentence}</p>
           <p class="quiet">To see: {teaches[0].toLowerCase() + teaches.slice(1)}</p>
           <p class="ready">
-            <a href={`${base}${name}/`} target={isBeside ? '_blank' : undefined}>
+            <a href={address} target={target}>
               Open {title}
             </a>
             {Object.entries(links).map(([words, query]) => (
               <a
                 key={words}
-                href={`${base}${name}/${query}`}
-                target={isBeside ? '_blank' : undefined}
+                href={address + query}
+                target={target}
                 aria-label={`${title}, ${words}`}
               >
                 {words}

@@ -66,8 +66,8 @@ export const notBegun: FirstRunView = {
 }
 
 /**
- * The training that runs on the first screen: real ranks of this tab, each with a sector of the points, on the CPU, which any machine has and nothing else
- * of the page waits for. One is lost and another joins, as in a room.
+ * The training that runs on the first screen: real ranks of this tab, each with a sector of the points, on the CPU, so that the tab's own rank has the
+ * GPU for itself. One is lost and another joins, as in a room.
  */
 export class FirstRun {
   readonly #ranks: LocalRanks

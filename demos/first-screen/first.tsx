@@ -4,5 +4,5 @@ import { FirstPicture } from './first-picture.tsx'
 
 /** The first screen with its picture and the demos. */
 export const First = (props: Omit<FirstScreenProps, 'picture' | 'cards'>) => (
-  <FirstScreen {...props} picture={<FirstPicture />} cards={<DemoCards base="demos/" isBeside />} />
+  <FirstScreen {...props} picture={<FirstPicture />} cards={<DemoCards />} />
 )

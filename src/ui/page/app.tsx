@@ -131,9 +131,8 @@ function Lab({ snapshot, acts, views }: Required<Omit<AppProps, 'loadFirst'>>) {
 }
 
 /** Something is on, or somebody is here: it is what the page is for now. */
-const hasBegun = ({ stage, trouble, run, lobby, asks, serverLost, refusal }: Snapshot): boolean =>
+const hasBegun = ({ stage, run, lobby, asks, serverLost, refusal }: Snapshot): boolean =>
   stage === 'outside' ||
-  trouble !== null ||
   run !== null ||
   serverLost !== null ||
   refusal !== null ||
