@@ -238,8 +238,8 @@ export class FunctionCode {
   }
 
   #apply<T extends Type>(type: T, code: readonly number[], operands: readonly Local[]): Local<T> {
-    this.#get(...operands)
-    this.#body.add(code)
+    for (const operand of operands) this.#body.get(operand)
+    if (code.length > 0) this.#body.add(code)
     return this.#body.result(type)
   }
 

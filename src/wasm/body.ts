@@ -10,8 +10,15 @@ export interface Local<T extends Type = Type> {
 
 interface Loop {
   readonly begin: number
+  /** Past its last item. */
   end: number
 }
+
+/** The code of an instruction, or a number: twice that of the local that is read, one more where it is written; below 0 where a loop ends or begins. */
+type Item = number | readonly number[]
+
+/** Ends a loop; less than that, one begins: by the number of the loop from there downwards. */
+const loopEnd = -1
 
 /** Bytes of an access: its opcode, and the number of one of at most 2^21 places. */
 const longestAccess = 4
@@ -30,9 +37,10 @@ export class Body {
   readonly #types: Type[] = []
   /** Variables: read and written in any order, and 0 at first. */
   readonly #variables = new Set<number>()
-  /** Bytes, and accesses to locals as negative numbers. */
-  readonly #stream: number[] = []
-  /** Where loops begin and end in the stream, by their begins. */
+  readonly #stream: Item[] = []
+  /** Bytes of the instructions without accesses. */
+  #codeBytes = 0
+  /** In the order of their begins. */
   readonly #loops: Loop[] = []
 
   parameter<T extends Type>(type: T): Local<T> {
@@ -60,24 +68,26 @@ export class Body {
     return { type, index: this.#parameters.length + this.#types.push(type) - 1 }
   }
 
-  get({ index }: Local): void {
-    this.#stream.push(-1 - 2 * index)
+  get(local: Local): void {
+    this.#stream.push(2 * local.index)
   }
 
-  set({ index }: Local): void {
-    this.#stream.push(-2 - 2 * index)
+  set(local: Local): void {
+    this.#stream.push(2 * local.index + 1)
   }
 
-  add(bytes: readonly number[]): void {
-    for (const byte of bytes) this.#stream.push(byte)
+  /** Adds code, which is kept. */
+  add(code: readonly number[]): void {
+    this.#stream.push(code)
+    this.#codeBytes += code.length
   }
 
   /** Adds `inner` as the body of a loop. */
   loop(inner: () => void): void {
     const loop = { begin: this.#stream.length, end: 0 }
-    this.#loops.push(loop)
+    this.#stream.push(loopEnd - this.#loops.push(loop))
     inner()
-    loop.end = this.#stream.length
+    loop.end = this.#stream.push(loopEnd)
   }
 
   /** Declarations of locals and the instructions, for the code section. */
@@ -89,21 +99,27 @@ export class Body {
       declared.length,
       ...declared.flatMap(({ count, type }) => [...unsigned(count), valueTypes[type]]),
     ]
-    const bytes = new Uint8Array(head.length + stream.length * longestAccess + 1)
+    const longest = head.length + this.#codeBytes + stream.length * longestAccess + 1
+    const bytes = new Uint8Array(longest)
     bytes.set(head)
     let end = head.length
     for (let at = 0; at < stream.length; at++) {
       const item = stream[at]
-      const form = forms[at]
-      if (item >= 0) bytes[end++] = item
-      else if (form === drop) bytes[end++] = control.drop
-      else if (form !== omitted) {
-        const write = form === tee ? control.localTee : control.localSet
-        bytes[end++] = item % 2 === 0 ? write : control.localGet
-        let place = places[indexOf(item)]
-        for (; place >= 0x80; place >>>= 7) bytes[end++] = (place & 0x7f) | 0x80
-        bytes[end++] = place
+      if (typeof item !== 'number') {
+        for (let i = 0; i < item.length; i++) bytes[end++] = item[i]
+        continue
       }
+      const form = forms[at]
+      if (item < 0 || form === omitted) continue
+      if (form === drop) {
+        bytes[end++] = control.drop
+        continue
+      }
+      const write = form === tee ? control.localTee : control.localSet
+      bytes[end++] = item & 1 ? write : control.localGet
+      let place = places[item >> 1]
+      for (; place >= 0x80; place >>>= 7) bytes[end++] = (place & 0x7f) | 0x80
+      bytes[end++] = place
     }
     bytes[end++] = control.end
     return bytes.subarray(0, end)
@@ -112,40 +128,42 @@ export class Body {
   /** Where the last read of each result is, or the end of a loop that reads it again; `forms` gets what becomes shorter. */
   #lifetimes(forms: Uint8Array): Int32Array {
     const stream = this.#stream
+    const variables = this.#variables
     const count = this.#parameters.length + this.#types.length
-    const [written, reads, ends] = [0, 1, 2].map(() => new Int32Array(count))
+    const written = new Int32Array(count)
+    const reads = new Int32Array(count)
+    const ends = new Int32Array(count)
     const open: Loop[] = []
     const around: (Loop | undefined)[] = []
-    let nextLoop = 0
     for (let at = 0; at < stream.length; at++) {
-      while (open.length > 0 && open.at(-1)!.end <= at) open.pop()
-      while (this.#loops[nextLoop]?.begin === at) {
-        const loop = this.#loops[nextLoop++]
-        if (loop.end > at) open.push(loop)
-      }
       const item = stream[at]
-      if (item >= 0) continue
-      const index = indexOf(item)
-      if (item % 2 === 0) {
-        if (written[index] > 0) this.#variables.add(index)
+      if (typeof item !== 'number') continue
+      if (item < 0) {
+        if (item === loopEnd) open.pop()
+        else open.push(this.#loops[loopEnd - 1 - item])
+        continue
+      }
+      const index = item >> 1
+      if (item & 1) {
+        if (written[index] > 0) variables.add(index)
         written[index] = at + 1
-        around[index] = open.at(-1)
+        around[index] = open[open.length - 1]
         ends[index] = at
         continue
       }
       // Written further down, or in a loop that has ended: in no order that positions tell.
-      if (written[index] === 0 || (around[index]?.end ?? at) < at) this.#variables.add(index)
+      if (written[index] === 0 || (around[index]?.end ?? at) < at) variables.add(index)
       reads[index]++
       const again = open.find(({ begin }) => begin >= written[index])
       ends[index] = Math.max(ends[index], again ? again.end : at)
     }
     for (let at = 0; at < stream.length; at++) {
       const item = stream[at]
-      if (item >= 0 || item % 2 !== 0) continue
-      const index = indexOf(item)
+      if (typeof item !== 'number' || item < 0 || !(item & 1)) continue
+      const index = item >> 1
       if (reads[index] === 0) forms[at] = drop
-      else if (stream[at + 1] === item + 1) {
-        const isOnly = reads[index] === 1 && !this.#variables.has(index)
+      else if (stream[at + 1] === item - 1) {
+        const isOnly = reads[index] === 1 && !variables.has(index)
         forms[at] = isOnly ? omitted : tee
         forms[at + 1] = omitted
       }
@@ -155,11 +173,13 @@ export class Body {
 
   /** The places of locals by their numbers, and how many of each type there are. */
   #place(ends: Int32Array, forms: Uint8Array) {
+    const stream = this.#stream
+    const variables = this.#variables
     const first = this.#parameters.length
     const counts = new Map<Type, number>()
     const free: Record<Type, number[]> = { i32: [], i64: [], f32: [], f64: [], v128: [] }
     /** Of each position of the stream, one more than the last result that ends there; of each result, likewise the one before it. */
-    const endingAt = new Int32Array(this.#stream.length + 1)
+    const endingAt = new Int32Array(stream.length + 1)
     const before = new Int32Array(ends.length)
     const slots = new Int32Array(ends.length).fill(-1)
     const give = (index: number): void => {
@@ -168,15 +188,15 @@ export class Body {
       slots[index] = free[type].pop() ?? count
       if (slots[index] === count) counts.set(type, count + 1)
     }
-    for (const index of this.#variables) if (index >= first) give(index)
-    for (let at = 0; at < this.#stream.length; at++) {
+    for (const index of variables) if (index >= first) give(index)
+    for (let at = 0; at < stream.length; at++) {
       for (let next = endingAt[at]; next > 0; next = before[next - 1])
         free[this.#types[next - 1 - first]].push(slots[next - 1])
-      const item = this.#stream[at]
-      const isWrite = item < 0 && item % 2 === 0
-      if (!isWrite || forms[at] === omitted || forms[at] === drop) continue
-      const index = indexOf(item)
-      if (index < first || this.#variables.has(index)) continue
+      const item = stream[at]
+      if (typeof item !== 'number' || item < 0 || !(item & 1)) continue
+      const index = item >> 1
+      const isKept = forms[at] !== omitted && forms[at] !== drop
+      if (!isKept || index < first || variables.has(index)) continue
       give(index)
       const end = Math.max(ends[index], at + 1)
       before[index] = endingAt[end]
@@ -195,6 +215,3 @@ export class Body {
     return { places, declared }
   }
 }
-
-/** The number of the local that an item of the stream reads or writes. */
-const indexOf = (item: number): number => (-1 - item) >> 1

@@ -3,7 +3,6 @@ import { constant, laneCount, type Part } from './kernel/arithmetic.ts'
 import type { KernelSource } from './kernel/expressions.ts'
 import { GroupWriter } from './kernel/groups.ts'
 import type { Place } from './kernel/place.ts'
-import { prelude } from './kernel/prelude.ts'
 import { functionsWithBarriers, simplify } from './kernel/simplify.ts'
 import { scalar, type Type, vectorOf } from './kernel/types.ts'
 import type { Value } from './kernel/value.ts'
@@ -29,7 +28,6 @@ const runParameters = ['first', 'count', 'groupsX', 'groupsY', 'scratch'] as con
 /** A kernel may be written so often until all is known about its variables; each time finds one more, or it is done. */
 const maxAttempts = 200
 const vectorBytes = 16
-const preludeFunctions = [...parse(prelude).functions]
 
 export interface CompileOptions {
   /** Whether threads share the memory. */
@@ -92,7 +90,7 @@ class Kernel {
       .sort((a, b) => a.binding - b.binding)
     this.bindings = buffers.map(({ binding }) => binding)
     const addresses = buffers.map(() => this.#code.parameter('i32'))
-    this.#source = sourceOf(shader, shader.functions)
+    this.#source = { shader, functions: shader.functions }
     const plain = this.#writer(1)
     for (const constants of this.#shader.constants) {
       plain.declare(constants)
@@ -119,7 +117,7 @@ class Kernel {
       ]),
     )
     this.#withBarriers = functionsWithBarriers(functions)
-    this.#source = sourceOf(shader, functions)
+    this.#source = { shader, functions }
     for (const [i, { name, type, line }] of buffers.entries())
       this.#global.set(name, memoryAt(addresses[i], plain.type(type, line)))
     for (const { name, type, space, line } of this.#shader.variables) {
@@ -306,11 +304,6 @@ class Kernel {
     throw shaderError(1, `the builtin value "${builtin}" is not supported`)
   }
 }
-
-const sourceOf = (
-  shader: Shader,
-  functions: ReadonlyMap<string, FunctionDeclaration>,
-): KernelSource => ({ shader, functions: new Map([...preludeFunctions, ...functions]) })
 
 const typeOfBuiltin = (name: string | undefined): Type =>
   name === 'local_invocation_index' ? scalar('u32') : vectorOf('u32', 3)

@@ -141,7 +141,7 @@ export class WasmDevice extends EventTarget {
     this.#compiling = compiling.catch(() => undefined)
     const kernel = await compiling
     this.#threads.needScratch(kernel.scratchBytes)
-    const pipeline = await makePipeline(label, kernel, memory)
+    const pipeline = makePipeline(label, kernel, memory)
     this.#threads.load(pipeline)
     return pipeline
   }

@@ -59,14 +59,15 @@ export class WasmPipeline {
   }
 }
 
-/** Compiles a shader for a memory. errors: `gpu.compile`, and what the engine throws. */
-export async function makePipeline(
+/** Makes a kernel runnable. errors: what the engine throws. */
+export function makePipeline(
   label: string,
   kernel: CompiledKernel,
   memory: WebAssembly.Memory,
-): Promise<WasmPipeline> {
-  const module = await WebAssembly.compile(kernel.code)
-  const { exports } = await WebAssembly.instantiate(module, { host: { memory } })
+): WasmPipeline {
+  // A kernel has some KB, for which a task of the engine's threads would take longer.
+  const module = new WebAssembly.Module(kernel.code)
+  const { exports } = new WebAssembly.Instance(module, { host: { memory } })
   return new WasmPipeline(label, exports.run as RunGroups, kernel)
 }
 

@@ -3,6 +3,7 @@ import { shaderError } from '../wgsl/tokens.ts'
 import { type Arithmetic, constant, type Part } from './arithmetic.ts'
 import type { Place } from './place.ts'
 import { power } from './power.ts'
+import { type PreludeName, preludeFunction } from './prelude.ts'
 import { concrete, isAbstract, type ScalarName, scalar, type Type, vectorOf } from './types.ts'
 import { elementOf, type Value, type Values } from './value.ts'
 
@@ -20,7 +21,6 @@ export interface CallWriter {
   store(place: Place, value: Value): void
   hold(value: Value): Value
   combine(operator: string, left: Value, right: Value, line: number): Value
-  preludeFunction(name: string): FunctionDeclaration
   inline(own: FunctionDeclaration, given: readonly Value[]): Value
   eachInvocation(given: Value, make: (one: Value) => Value): Value
 }
@@ -34,7 +34,7 @@ const unary: Readonly<Record<string, 'ceil' | 'floor' | 'trunc' | 'nearest' | 's
   sqrt: 'sqrt',
 }
 /** Those that the prelude has. */
-const inPrelude: Readonly<Record<string, string>> = { exp: 'exp_of_f32', log: 'log_of_f32' }
+const inPrelude: Readonly<Record<string, PreludeName>> = { exp: 'exp_of_f32', log: 'log_of_f32' }
 
 /** A call of what WGSL itself has: a constructor or a function. errors: `gpu.compile` for one that no kernel uses. */
 export function callBuiltin(writer: CallWriter, call: Call): Value {
@@ -73,11 +73,10 @@ function functionOf(
   }
   const floats = () => given.map((one) => values.as(one, 'f32'))
   /** A function of the prelude, for each word by itself or for four at once. */
-  const prelude = (own: string, value: Value): Value => {
+  const prelude = (own: PreludeName, value: Value): Value => {
     const parts = value.parts.map(
       (part) =>
-        writer.inline(writer.preludeFunction(own), [{ type: scalar('f32'), parts: [part] }])
-          .parts[0],
+        writer.inline(preludeFunction(own), [{ type: scalar('f32'), parts: [part] }]).parts[0],
     )
     return { type: value.type, parts }
   }
@@ -143,9 +142,8 @@ function functionOf(
     case 'unpack2x16float': {
       const [{ parts }] = given
       const half = (bits: Part) =>
-        writer.inline(writer.preludeFunction('f32_of_half'), [
-          { type: scalar('u32'), parts: [bits] },
-        ]).parts[0]
+        writer.inline(preludeFunction('f32_of_half'), [{ type: scalar('u32'), parts: [bits] }])
+          .parts[0]
       const low = arithmetic.binary('&', 'u32', parts[0], constant(0xffff))
       const high = arithmetic.binary('>>', 'u32', parts[0], constant(16))
       return { type: vectorOf('f32', 2), parts: [half(low), half(high)] }

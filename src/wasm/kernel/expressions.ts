@@ -26,7 +26,6 @@ import { Variables, type WriterOptions } from './variables.ts'
 
 export interface KernelSource {
   readonly shader: Shader
-  /** The prelude's too. */
   readonly functions: ReadonlyMap<string, FunctionDeclaration>
 }
 
@@ -199,11 +198,6 @@ export abstract class Expressions extends Variables implements CallWriter {
       this.hold(this.values.concrete(this.value(argument))),
     )
     return this.inline(own, given)
-  }
-
-  /** A function of the prelude. */
-  preludeFunction(name: string): FunctionDeclaration {
-    return this.#source.functions.get(name)!
   }
 
   /** Computes a word for each invocation by itself, one after the other. */

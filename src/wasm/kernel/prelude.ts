@@ -1,10 +1,14 @@
+import { parse } from '../wgsl/parse.ts'
+import type { FunctionDeclaration } from '../wgsl/syntax.ts'
+
 /**
  * The functions of WGSL that WebAssembly lacks, in WGSL: only additions, products and bits, so that all engines and machines give the same bits.
  *
  * numerics: within 2 ulp where the result is normal. NaN gives NaN.
  * source: the polynomials of exp and log are those of Cephes (Moshier, expf.c and logf.c).
  */
-export const prelude = /* wgsl */ `
+const texts = {
+  exp_of_f32: /* wgsl */ `
 fn exp_of_f32(given: f32) -> f32 {
   let x = min(max(given, -104.0), 89.0);
   let n = round(x * 1.4426950408889634);
@@ -18,7 +22,8 @@ fn exp_of_f32(given: f32) -> f32 {
   let rest = i32(n) - half;
   return y * bitcast<f32>((half + 127) << 23u) * bitcast<f32>((rest + 127) << 23u);
 }
-
+`,
+  log_of_f32: /* wgsl */ `
 fn log_of_f32(x: f32) -> f32 {
   let is_small = x < 0x1p-126f;
   let scaled = select(x, x * 8388608.0, is_small);
@@ -35,11 +40,22 @@ fn log_of_f32(x: f32) -> f32 {
   let edge = select(bitcast<f32>(0x7fc00000u), select(-bitcast<f32>(0x7f800000u), x, x > 0.0), x >= 0.0);
   return select(edge, inside, x > 0.0 && x <= 0x1.fffffep+127f);
 }
-
+`,
+  f32_of_half: /* wgsl */ `
 fn f32_of_half(bits: u32) -> f32 {
   let size = bits & 0x7fffu;
   let finite = bitcast<f32>(size << 13u) * 0x1p+112f;
   let magnitude = select(finite, bitcast<f32>((size << 13u) | 0x7f800000u), size >= 0x7c00u);
   return select(magnitude, -magnitude, (bits & 0x8000u) != 0u);
 }
-`
+`,
+}
+export type PreludeName = keyof typeof texts
+
+const parsed = new Map<PreludeName, FunctionDeclaration>()
+
+export function preludeFunction(name: PreludeName): FunctionDeclaration {
+  const own = parsed.get(name) ?? parse(texts[name]).functions.get(name)!
+  parsed.set(name, own)
+  return own
+}

@@ -8,7 +8,7 @@ import type {
   Statement,
   TypeName,
 } from './syntax.ts'
-import { shaderError, type Token, tokensOf } from './tokens.ts'
+import { shaderError, type Tokens, tokensOf } from './tokens.ts'
 
 /** Binary operators by how tightly they bind, the loosest first. */
 const operators: readonly (readonly string[])[] = [
@@ -26,46 +26,60 @@ const operators: readonly (readonly string[])[] = [
 const levels = new Map(operators.flatMap((same, level) => same.map((one) => [one, level] as const)))
 const sumLevel = levels.get('+')!
 const assignments = ['=', '+=', '-=', '*=', '/=', '%=', '&=', '|=', '^=', '<<=', '>>=']
+const prefixes = ['-', '!', '~', '&', '*']
+const isNumber = /^\.?[0-9]/
+const isName = /^[a-zA-Z_]/
 /** Calls whose name has angle brackets. */
 const generic = /^(?:vec[234]|array|bitcast|atomic)$/
 
 /** Parses a shader. errors: `gpu.compile` with the line, also for parts of WGSL that no kernel uses. */
 export const parse = (wgsl: string): Shader => new Parser(tokensOf(wgsl)).shader()
 
-class Parser {
-  readonly #tokens: Token[]
-  #at = 0
+type Literal = Pick<Extract<Expression, { kind: 'number' }>, 'value' | 'suffix'>
 
-  constructor(tokens: Token[]) {
-    this.#tokens = tokens
+class Parser {
+  readonly #texts: string[]
+  readonly #lines: readonly number[]
+  #at = 0
+  /** Those that were read, by their texts. */
+  readonly #literals = new Map<string, Literal>()
+
+  constructor({ texts, lines }: Tokens) {
+    this.#texts = texts
+    this.#lines = lines
   }
 
-  get #next(): Token {
-    return this.#tokens[this.#at]
+  /** The next word; empty at the end. */
+  get #next(): string {
+    return this.#texts[this.#at]
   }
 
   get #line(): number {
-    return this.#next.line
+    return this.#lines[this.#at]
   }
 
   #is(text: string): boolean {
-    return this.#next.kind !== 'end' && this.#next.text === text
+    return this.#texts[this.#at] === text
   }
 
   #takes(text: string): boolean {
-    if (!this.#is(text)) return false
+    if (this.#texts[this.#at] !== text) return false
     this.#at++
     return true
   }
 
   #expect(text: string): void {
-    if (!this.#takes(text))
-      throw shaderError(this.#line, `expected "${text}", got "${this.#next.text}"`)
+    if (!this.#takes(text)) throw this.#unexpected(`"${text}"`)
+  }
+
+  #unexpected(wanted: string): Error {
+    const found = this.#next ? `"${this.#next}"` : 'the end'
+    return shaderError(this.#line, `expected ${wanted}, got ${found}`)
   }
 
   #name(): string {
-    const { kind, text, line } = this.#next
-    if (kind !== 'name') throw shaderError(line, `expected a name, got "${text}"`)
+    const text = this.#next
+    if (!isName.test(text)) throw this.#unexpected('a name')
     this.#at++
     return text
   }
@@ -77,7 +91,7 @@ class Parser {
     const variables: ModuleVariable[] = []
     const functions = new Map<string, FunctionDeclaration>()
     let workgroupSize: readonly Expression[] = []
-    while (this.#next.kind !== 'end') {
+    while (this.#next) {
       const attributes = this.#attributes()
       const size = attributes.get('workgroup_size')
       if (this.#takes('alias')) {
@@ -161,7 +175,7 @@ class Parser {
     this.#expect('<')
     while (!this.#closesAngle()) {
       // A count may be an expression, of which none has a comparison.
-      const isCount = this.#next.kind === 'number' || items.length > 0
+      const isCount = isNumber.test(this.#next) || items.length > 0
       items.push(isCount ? this.#binary(sumLevel) : this.#type())
       this.#takes(',')
     }
@@ -172,7 +186,7 @@ class Parser {
   #closesAngle(): boolean {
     if (this.#takes('>')) return true
     if (!this.#is('>>')) return false
-    this.#tokens[this.#at] = { ...this.#next, text: '>' }
+    this.#texts[this.#at] = '>'
     return true
   }
 
@@ -184,7 +198,7 @@ class Parser {
   }
 
   #statement(): Statement {
-    const { line } = this.#next
+    const line = this.#line
     if (this.#is('{')) return { kind: 'block', body: this.#block(), line }
     if (this.#takes('if')) return this.#if(line)
     if (this.#takes('for')) return this.#for(line)
@@ -218,7 +232,7 @@ class Parser {
   }
 
   #declaration(): Declaration {
-    const { line } = this.#next
+    const line = this.#line
     const kind = this.#name() as Declaration['kind']
     const name = this.#name()
     const type = this.#takes(':') ? this.#type() : undefined
@@ -227,7 +241,8 @@ class Parser {
   }
 
   #simple(): Statement {
-    const { line, text } = this.#next
+    const line = this.#line
+    const text = this.#next
     if (text === 'let' || text === 'const' || text === 'var') return this.#declaration()
     if (text === 'break' || text === 'continue') {
       this.#at++
@@ -237,11 +252,11 @@ class Parser {
       return { kind: 'return', value: this.#is(';') ? undefined : this.#expression(), line }
     const target = this.#unary()
     if (target.kind === 'call') return { kind: 'call', call: target, line }
-    const sign = this.#next.text
+    const sign = this.#next
     const one: Expression = { kind: 'number', value: 1, suffix: 'int', line }
     if (this.#takes('++')) return { kind: 'assign', target, operator: '+', value: one, line }
     if (this.#takes('--')) return { kind: 'assign', target, operator: '-', value: one, line }
-    if (!assignments.includes(sign)) throw shaderError(line, `unexpected "${sign}"`)
+    if (!assignments.includes(sign)) throw this.#unexpected('an assignment')
     this.#at++
     return { kind: 'assign', target, operator: sign.slice(0, -1), value: this.#expression(), line }
   }
@@ -254,7 +269,8 @@ class Parser {
   #binary(loosest: number): Expression {
     let left = this.#unary()
     for (;;) {
-      const { text: operator, line } = this.#next
+      const operator = this.#next
+      const line = this.#line
       const level = levels.get(operator)
       if (level === undefined || level < loosest) return left
       this.#at++
@@ -263,8 +279,9 @@ class Parser {
   }
 
   #unary(): Expression {
-    const { text: operator, line, kind } = this.#next
-    if (kind === 'sign' && ['-', '!', '~', '&', '*'].includes(operator)) {
+    const operator = this.#next
+    if (prefixes.includes(operator)) {
+      const line = this.#line
       this.#at++
       const of = this.#unary()
       // The place that a pointer names stands for the pointer.
@@ -276,7 +293,7 @@ class Parser {
   #postfix(start: Expression): Expression {
     let value = start
     for (;;) {
-      const { line } = this.#next
+      const line = this.#line
       if (this.#takes('[')) {
         value = { kind: 'index', of: value, index: this.#expression(), line }
         this.#expect(']')
@@ -286,22 +303,25 @@ class Parser {
   }
 
   #primary(): Expression {
-    const { kind, text, line } = this.#next
+    const text = this.#next
+    const line = this.#line
     if (this.#takes('(')) {
       const inner = this.#expression()
       this.#expect(')')
       return inner
     }
-    if (kind === 'number') {
+    if (isNumber.test(text)) {
       this.#at++
-      return { kind: 'number', ...numberOf(text), line }
+      const literal = this.#literals.get(text) ?? numberOf(text)
+      this.#literals.set(text, literal)
+      return { kind: 'number', value: literal.value, suffix: literal.suffix, line }
     }
     if (text === 'true' || text === 'false') {
       this.#at++
       return { kind: 'bool', value: text === 'true', line }
     }
     const name = this.#name()
-    const isGeneric = generic.test(name) && this.#is('<')
+    const isGeneric = this.#is('<') && generic.test(name)
     const type = { name, arguments: isGeneric ? this.#typeArguments() : [] }
     if (!this.#is('(')) return { kind: 'name', name, line }
     return { kind: 'call', type, arguments: this.#arguments(), line }
@@ -318,7 +338,7 @@ class Parser {
   }
 }
 
-function numberOf(text: string): { value: number; suffix: 'f' | 'i' | 'u' | 'int' | 'float' } {
+function numberOf(text: string): Literal {
   const hex = /^0x([0-9a-f]*)\.?([0-9a-f]*)(?:p([+-]?\d+))?([fhiu]?)$/i.exec(text)
   if (hex && /^0x/i.test(text)) {
     const [, whole, fraction, power, suffix] = hex

@@ -1,41 +1,43 @@
 import { GpuError } from '../../util/errors.ts'
 
-export interface Token {
-  readonly kind: 'name' | 'number' | 'sign' | 'end'
-  readonly text: string
-  readonly line: number
+/** The words of a shader, without blanks and comments, and behind them one that is empty. */
+export interface Tokens {
+  readonly texts: string[]
+  /** Of each word. */
+  readonly lines: readonly number[]
 }
 
-const blank = /\s+|\/\/.*|\/\*[\s\S]*?\*\//
+const comment = /\/\/.*|\/\*[\s\S]*?(?:\*\/|$)/
 const name = /[a-zA-Z_]\w*/
 const number =
   /0[xX][0-9a-fA-F]*\.?[0-9a-fA-F]*[pP][+-]?[0-9]+[fh]?|0[xX][0-9a-fA-F]+[iu]?|(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fh]?|[0-9]+[eE][+-]?[0-9]+[fh]?|[0-9]+[fhiu]?/
-const sign =
-  /<<=|>>=|->|&&|\|\||<<|>>|<=|>=|==|!=|\+=|-=|\*=|\/=|%=|&=|\|=|\^=|\+\+|--|[-+*/%&|^~!<>=(){}[\],;:.@]/
+const sign = /<<=|>>=|->|&&|\|\||<<|>>|<=|>=|==|!=|\+=|-=|\*=|\/=|%=|&=|\|=|\^=|\+\+|--|\S/
 const word = new RegExp(
-  [blank, name, number, sign].map(({ source }) => `(${source})`).join('|'),
-  'y',
+  [/\n/, comment, name, number, sign].map(({ source }) => source).join('|'),
+  'g',
 )
+const [slash, star] = [0x2f, 0x2a]
 
 export const shaderError = (line: number, what: string): GpuError =>
   new GpuError('gpu.compile', `shader: line ${line}: ${what}`)
 
-/** The words of a shader, without blanks and comments. errors: `gpu.compile`. */
-export function tokensOf(wgsl: string): Token[] {
-  const tokens: Token[] = []
+/** errors: `gpu.compile`. */
+export function tokensOf(wgsl: string): Tokens {
+  const texts: string[] = []
+  const lines: number[] = []
   let line = 1
-  for (let at = 0; at < wgsl.length; at = word.lastIndex) {
-    word.lastIndex = at
-    const found = word.exec(wgsl)
-    if (!found) throw shaderError(line, `unexpected "${wgsl[at]}"`)
-    const [text, isBlank, isName, isNumber] = found
-    if (isBlank) {
-      for (const one of text) if (one === '\n') line++
-    } else {
-      if (text === '/' && wgsl[at + 1] === '*') throw shaderError(line, 'a comment has no end')
-      tokens.push({ kind: isName ? 'name' : isNumber ? 'number' : 'sign', text, line })
+  // All at once takes half the time of one by one.
+  for (const text of wgsl.match(word) ?? []) {
+    if (text === '\n') line++
+    else if (text.charCodeAt(0) === slash && text.charCodeAt(1) === star) {
+      if (text.length < 4 || !text.endsWith('*/')) throw shaderError(line, 'a comment has no end')
+      line += text.split('\n').length - 1
+    } else if (text.charCodeAt(0) !== slash || text.charCodeAt(1) !== slash) {
+      texts.push(text)
+      lines.push(line)
     }
   }
-  tokens.push({ kind: 'end', text: 'the end', line })
-  return tokens
+  texts.push('')
+  lines.push(line)
+  return { texts, lines }
 }
