@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { forWorkers } from './left-out.ts'
 import { releaseBuild } from './release-build.ts'
 import { type Served, serve } from './serve.ts'
 
@@ -22,7 +23,8 @@ export async function buildPages(
       configFile: false,
       logLevel: 'error',
       base: './',
-      worker: { format: 'es' },
+      plugins: forWorkers(),
+      worker: { format: 'es', plugins: forWorkers },
       build: {
         outDir: root,
         emptyOutDir: true,

@@ -1,34 +1,17 @@
 import { lax, nn, numpy as np } from '@jax-js/jax'
-import {
-  type Batch,
-  gptConfig,
-  imageBatch,
-  permuted,
-  type StepName,
-  textBatch,
-  type Weights,
-} from './task.ts'
+import { type Batch, gptConfig, imageBatch, type StepName, textBatch } from './task.ts'
 
 /** The models in jax-js, as its demos write theirs. An array is used up by the call that takes it, unless `.ref` keeps it. */
 
 export type Leaves = Record<string, np.Array>
 
 export interface JaxModel {
-  /** Weights in the layout that suits jax-js. */
-  weights(given: Weights): Weights
   inputs(batch: Batch): { data: Float32Array<ArrayBuffer>; shape: number[] }
   /** shape: [rows, classes] */
   logits(p: Leaves, x: np.Array): np.Array
 }
 
-/** A torch.nn.Linear's weight [out, in] as [in, out]. */
-const transposedLinear = (weights: Weights, keys: readonly string[]): Weights => ({
-  ...weights,
-  ...Object.fromEntries(keys.map((key) => [key, permuted(weights[key], [1, 0])])),
-})
-
 const mlp: JaxModel = {
-  weights: (given) => transposedLinear(given, ['0.weight', '2.weight']),
   inputs: ({ inputs }) => ({
     data: inputs as Float32Array<ArrayBuffer>,
     shape: [imageBatch, 784],
@@ -49,7 +32,6 @@ const pooled = (x: np.Array): np.Array =>
   lax.reduceWindow(x, (window) => np.max(window), [2, 2], [2, 2])
 
 const cnn: JaxModel = {
-  weights: (given) => transposedLinear(given, ['7.weight']),
   inputs: ({ inputs }) => ({
     data: inputs as Float32Array<ArrayBuffer>,
     shape: [imageBatch, 1, 28, 28],
@@ -76,7 +58,6 @@ function attention(p: Leaves, layer: string, x: np.Array): np.Array {
 }
 
 const gpt: JaxModel = {
-  weights: (given) => given,
   inputs: ({ oneHotInputs }) => ({
     data: oneHotInputs,
     shape: [textBatch, blockSize, vocabSize],

@@ -25,10 +25,7 @@ export async function jaxTrainer(
   const array = (values: Float32Array<ArrayBuffer>, shape: number[]) =>
     np.array(values, { shape, device })
   let params: Leaves = Object.fromEntries(
-    Object.entries(model.weights(weights)).map(([key, { data, shape }]) => [
-      key,
-      array(data.slice(), shape),
-    ]),
+    Object.entries(weights).map(([key, { data, shape }]) => [key, array(data.slice(), shape)]),
   )
   const names = Object.keys(params)
   const zeros = (): Leaves =>

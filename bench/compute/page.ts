@@ -3,15 +3,18 @@ import { interleave, type Rounds } from '../../src/measure/interleave.ts'
 import { ownProduct } from '../../src/measure/own-product.ts'
 import { peers } from '../../src/measure/peers/peers.ts'
 import type { MakeProduct } from '../../src/measure/product.ts'
+import type { Module } from '../../src/nn/module.ts'
 import { RandomStream } from '../../src/util/random.ts'
 import { median } from '../statistics.ts'
 import { countCalls, type GpuCalls, perStep } from './calls.ts'
 import { batchOf, expectedLosses, weightsOf } from './given.ts'
+import { layouts } from './layouts.ts'
 import { worstDifference } from './oracle.ts'
 import type { StepProfile } from './profile.ts'
 import type { OurTrainer } from './tabring.ts'
 import {
   type Batch,
+  gptConfig,
   type Library,
   matmulTasks,
   type StepName,
@@ -21,10 +24,26 @@ import {
 
 /** The page in which all libraries run side by side; `bench/compute.ts` drives it from outside. */
 
+/** Our models, each with the code of its layers alone, as in a program that trains it. */
+const models: Readonly<Record<StepName, () => Promise<Module>>> = {
+  mlp: async () => (await import('../../src/nn/mlp.ts')).mlp(),
+  cnn: async () => (await import('../../src/nn/cnn.ts')).cnn(),
+  gpt: async () => (await import('../../src/nn/gpt.ts')).gpt(gptConfig),
+}
+
+async function ownTrainer(
+  step: StepName,
+  weights: Weights,
+  device: 'webgpu' | 'cpu',
+): Promise<Trainer> {
+  const [{ tabringTrainer }, model] = await Promise.all([import('./tabring.ts'), models[step]()])
+  return tabringTrainer(step, model, weights, device)
+}
+
 /** Libraries by key; each is loaded when it is asked for. */
 const trainers: Record<Library, (step: StepName, weights: Weights) => Promise<Trainer>> = {
-  tabring: async (...args) => (await import('./tabring.ts')).tabringTrainer(...args, 'webgpu'),
-  tabringCpu: async (...args) => (await import('./tabring.ts')).tabringTrainer(...args, 'cpu'),
+  tabring: (...args) => ownTrainer(...args, 'webgpu'),
+  tabringCpu: (...args) => ownTrainer(...args, 'cpu'),
   jax: async (...args) => (await import('./jax.ts')).jaxTrainer(...args, 'webgpu'),
   jaxWasm: async (...args) => (await import('./jax.ts')).jaxTrainer(...args, 'wasm'),
   tfjs: async (...args) => (await import('./tfjs.ts')).tfjsTrainer(...args),
@@ -116,7 +135,7 @@ const bench = {
     step: StepName,
     key: Library,
   ): Promise<{ losses: number[]; worst: number; isSlow: boolean }> {
-    const trainer = await trainers[key](step, weights)
+    const trainer = await trainers[key](step, layouts[key][step](weights))
     const losses: number[] = []
     let began = 0
     for (const batch of batches.slice(0, expected.length)) {
@@ -138,8 +157,9 @@ const bench = {
   /** Milliseconds from loading the library's code to the first loss on the host; for a page in which nothing has run. */
   async firstStep(step: StepName, key: Library): Promise<number> {
     prepare(step)
+    const given = layouts[key][step](weights)
     const began = performance.now()
-    const trainer = await trainers[key](step, weights)
+    const trainer = await trainers[key](step, given)
     const loss = await trainer.step(batches[0], true)
     const ms = performance.now() - began
     if (!isNear([loss])) throw new Error(`first loss ${loss}; expected ${expected[0]}`)

@@ -1,21 +1,11 @@
 import * as tf from '@tensorflow/tfjs'
-import {
-  type Batch,
-  gptConfig,
-  imageBatch,
-  permuted,
-  type StepName,
-  textBatch,
-  type Weights,
-} from './task.ts'
+import { type Batch, gptConfig, imageBatch, type StepName, textBatch } from './task.ts'
 
 /** The models in TensorFlow.js, images as [batch, height, width, channels], which is the order its kernels take. */
 
 export type Variables = Record<string, tf.Variable>
 
 export interface TfjsModel {
-  /** Weights in TensorFlow's layout. */
-  weights(given: Weights): Weights
   inputs(batch: Batch): tf.Tensor
   /** shape: [rows, classes] */
   logits(p: Variables, x: tf.Tensor): tf.Tensor2D
@@ -25,11 +15,6 @@ const dense = (p: Variables, layer: string, x: tf.Tensor): tf.Tensor =>
   x.matMul(p[`${layer}.weight`]).add(p[`${layer}.bias`])
 
 const mlp: TfjsModel = {
-  weights: (given) => ({
-    ...given,
-    '0.weight': permuted(given['0.weight'], [1, 0]),
-    '2.weight': permuted(given['2.weight'], [1, 0]),
-  }),
   inputs: ({ inputs }) => tf.tensor2d(inputs, [imageBatch, 784]),
   logits: (p, x) => dense(p, '2', dense(p, '0', x).relu()) as tf.Tensor2D,
 }
@@ -42,16 +27,6 @@ const convolution = (p: Variables, layer: string, x: tf.Tensor): tf.Tensor4D =>
 const pooled = (x: tf.Tensor4D): tf.Tensor4D => tf.maxPool(x, 2, 2, 'valid')
 
 const cnn: TfjsModel = {
-  weights: (given) => {
-    const { shape, data } = given['7.weight']
-    const byPosition = permuted({ shape: [shape[0], 32, 7, 7], data }, [2, 3, 1, 0])
-    return {
-      ...given,
-      '0.weight': permuted(given['0.weight'], [2, 3, 1, 0]),
-      '3.weight': permuted(given['3.weight'], [2, 3, 1, 0]),
-      '7.weight': { shape: [1568, shape[0]], data: byPosition.data },
-    }
-  },
   // One channel: [N, 1, 28, 28] and [N, 28, 28, 1] hold the same bytes.
   inputs: ({ inputs }) => tf.tensor4d(inputs, [imageBatch, 28, 28, 1]),
   logits(p, x) {
@@ -107,7 +82,6 @@ const mask = (): tf.Tensor => {
 }
 
 const gpt: TfjsModel = {
-  weights: (given) => given,
   inputs: ({ inputs }) => tf.tensor1d(inputs, 'int32'),
   logits(p, tokens) {
     const table = p['transformer.wte.weight']

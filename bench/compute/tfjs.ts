@@ -10,7 +10,7 @@ export async function tfjsTrainer(name: StepName, weights: Weights): Promise<Tra
   const model = tfjsModels[name]
   const { rows, classes } = targetsOf[name]
   const variables = Object.fromEntries(
-    Object.entries(model.weights(weights)).map(([key, { data, shape }]) => [
+    Object.entries(weights).map(([key, { data, shape }]) => [
       key,
       tf.variable(tf.tensor(data.slice(), shape)),
     ]),
