@@ -76,24 +76,24 @@ export class FunctionCode {
   }
 
   i32Const(value: number): Local<'i32'> {
-    return this.#apply('i32', [control.i32Const, ...signed(value | 0)], [])
+    return this.#apply('i32', control.i32Const, [], signed(value | 0))
   }
 
   i64Const(value: number): Local<'i64'> {
-    return this.#apply('i64', [control.i64Const, ...signed64(BigInt(value))], [])
+    return this.#apply('i64', control.i64Const, [], signed64(BigInt(value)))
   }
 
   f32Const(value: number): Local<'f32'> {
-    return this.#apply('f32', [control.f32Const, ...bytesOf(Float32Array.of(value))], [])
+    return this.#apply('f32', control.f32Const, [], bytesOf(Float32Array.of(value)))
   }
 
   f64Const(value: number): Local<'f64'> {
-    return this.#apply('f64', [control.f64Const, ...bytesOf(Float64Array.of(value))], [])
+    return this.#apply('f64', control.f64Const, [], bytesOf(Float64Array.of(value)))
   }
 
   /** Four words. */
   v128Const(words: readonly number[]): Local<'v128'> {
-    return this.#apply('v128', [...control.v128Const, ...bytesOf(Int32Array.from(words))], [])
+    return this.#apply('v128', control.v128Const, [], bytesOf(Int32Array.from(words)))
   }
 
   load<T extends 'i32' | 'f32' | 'v128'>(
@@ -103,48 +103,51 @@ export class FunctionCode {
     offset = 0,
   ): Local<T> {
     const code = loads[type][instruction] as readonly number[]
-    return this.#apply(type, [...code, ...unsigned(offset)], [address])
+    return this.#apply(type, code, [address], unsigned(offset))
   }
 
   store(address: Local<'i32'>, value: Local<'i32' | 'f32' | 'v128'>, offset = 0): void {
-    this.#get(address, value)
-    this.#body.add([...stores[value.type], ...unsigned(offset)])
+    this.#body.get(address)
+    this.#body.get(value)
+    this.#body.add(stores[value.type])
+    this.#body.add(unsigned(offset))
   }
 
   /** A vector with one lane loaded. */
   loadLane(address: Local<'i32'>, vector: Local<'v128'>, lane: number, offset = 0): Local<'v128'> {
-    return this.#apply('v128', [...lanes.load, ...unsigned(offset), lane], [address, vector])
+    return this.#apply('v128', lanes.load, [address, vector], [...unsigned(offset), lane])
   }
 
   storeLane(address: Local<'i32'>, vector: Local<'v128'>, lane: number, offset = 0): void {
-    this.#get(address, vector)
+    this.#body.get(address)
+    this.#body.get(vector)
     this.#body.add([...lanes.store, ...unsigned(offset), lane])
   }
 
   /** Fills memory with zeros. */
   clear(address: Local<'i32'>, bytes: Local<'i32'>): void {
     const zero = this.i32Const(0)
-    this.#get(address, zero, bytes)
+    for (const operand of [address, zero, bytes]) this.#body.get(operand)
     this.#body.add(control.memoryFill)
   }
 
   extractLane<T extends 'i32' | 'f32'>(type: T, vector: Local<'v128'>, lane: number): Local<T> {
-    return this.#apply(type, [...lanes.extract[type], lane], [vector])
+    return this.#apply(type, lanes.extract[type], [vector], [lane])
   }
 
   replaceLane(vector: Local<'v128'>, lane: number, value: Local<'i32' | 'f32'>): Local<'v128'> {
-    return this.#apply('v128', [...lanes.replace[value.type], lane], [vector, value])
+    return this.#apply('v128', lanes.replace[value.type], [vector, value], [lane])
   }
 
   /** Words of two vectors by number: 0 to 3 of the first, 4 to 7 of the second. */
   shuffle(first: Local<'v128'>, second: Local<'v128'>, words: readonly number[]): Local<'v128'> {
     const bytes = Array.from({ length: 16 }, (_, i) => 4 * words[i >> 2] + (i & 3))
-    return this.#apply('v128', [...control.shuffle, ...bytes], [first, second])
+    return this.#apply('v128', control.shuffle, [first, second], bytes)
   }
 
   /** `yes` where the condition is not 0. */
   select<T extends Type>(yes: Local<T>, no: Local<T>, condition: Local<'i32'>): Local<T> {
-    if (yes.type !== 'v128') return this.#apply(yes.type, [control.select], [yes, no, condition])
+    if (yes.type !== 'v128') return this.#apply(yes.type, control.select, [yes, no, condition])
     return this.#apply(yes.type, [0x1c, 1, valueTypes.v128], [yes, no, condition])
   }
 
@@ -172,7 +175,7 @@ export class FunctionCode {
   }
 
   if(condition: Local<'i32'>, then: () => void, otherwise?: () => void): void {
-    this.#get(condition)
+    this.#body.get(condition)
     this.#nest(control.if, () => {
       then()
       if (!otherwise) return
@@ -187,7 +190,7 @@ export class FunctionCode {
   }
 
   branchIf({ depth }: Label, condition: Local<'i32'>): void {
-    this.#get(condition)
+    this.#body.get(condition)
     this.#body.add([control.brIf, ...unsigned(this.#depth - depth)])
   }
 
@@ -237,20 +240,23 @@ export class FunctionCode {
     this.#products.clear()
   }
 
-  #apply<T extends Type>(type: T, code: readonly number[], operands: readonly Local[]): Local<T> {
-    for (const operand of operands) this.#body.get(operand)
+  /** `immediate`: the part of the instruction that its opcode does not say. */
+  #apply<T extends Type>(
+    type: T,
+    code: readonly number[],
+    operands: readonly Local[],
+    immediate?: readonly number[],
+  ): Local<T> {
+    // An iterator would take longer than all the rest.
+    for (let i = 0; i < operands.length; i++) this.#body.get(operands[i])
     if (code.length > 0) this.#body.add(code)
+    if (immediate) this.#body.add(immediate)
     return this.#body.result(type)
-  }
-
-  #get(...locals: readonly Local[]): void {
-    for (const local of locals) this.#body.get(local)
   }
 }
 
-const bytesOf = ({ buffer }: { readonly buffer: ArrayBufferLike }): number[] => [
-  ...new Uint8Array(buffer),
-]
+const bytesOf = ({ buffer }: { readonly buffer: ArrayBufferLike }): number[] =>
+  Array.from(new Uint8Array(buffer))
 
 function signed64(value: bigint): number[] {
   const low = Number(value & 0x7fn)
@@ -313,5 +319,5 @@ const vector = (items: readonly (readonly number[])[]): number[] => [
   ...items.flat(),
 ]
 
-const text = (name: string): number[] =>
-  vector([...new TextEncoder().encode(name)].map((byte) => [byte]))
+/** A name of ASCII. */
+const text = (name: string): number[] => [name.length, ...[...name].map((one) => one.charCodeAt(0))]

@@ -154,8 +154,10 @@ export class Body {
       // Written further down, or in a loop that has ended: in no order that positions tell.
       if (written[index] === 0 || (around[index]?.end ?? at) < at) variables.add(index)
       reads[index]++
-      const again = open.find(({ begin }) => begin >= written[index])
-      ends[index] = Math.max(ends[index], again ? again.end : at)
+      let end = at
+      for (let i = open.length - 1; i >= 0 && open[i].begin >= written[index]; i--)
+        end = open[i].end
+      ends[index] = Math.max(ends[index], end)
     }
     for (let at = 0; at < stream.length; at++) {
       const item = stream[at]

@@ -129,6 +129,8 @@ function compute(operator: string, type: ScalarName, a: number, b: number): numb
   return undefined
 }
 
+const plusOf = (part: Uniform): number => (part.kind === 'scalar' ? (part.plus ?? 0) : part.value)
+
 /** Arithmetic on parts: it folds constants, keeps rows of numbers as such, and writes the code for the rest. */
 export class Arithmetic {
   readonly code: FunctionCode
@@ -250,33 +252,37 @@ export class Arithmetic {
 
   /** Returns the operand, an integer or a truth, that the operation does not change. */
   #withoutEffect(operator: string, type: ScalarName, a: Part, b: Part): Part | undefined {
-    const isA = (value: number) => a.kind === 'constant' && a.value === value
-    const isB = (value: number) => b.kind === 'constant' && b.value === value
+    if (type === 'f32') return undefined
+    const x = a.kind === 'constant' ? a.value : undefined
+    const y = b.kind === 'constant' ? b.value : undefined
+    if (x === undefined && y === undefined) return undefined
     if (type === 'bool') {
-      if (operator === '&&') return isA(0) || isB(1) ? a : isA(1) || isB(0) ? b : undefined
-      if (operator === '||') return isA(1) || isB(0) ? a : isA(0) || isB(1) ? b : undefined
+      if (operator === '&&') return x === 0 || y === 1 ? a : x === 1 || y === 0 ? b : undefined
+      if (operator === '||') return x === 1 || y === 0 ? a : x === 0 || y === 1 ? b : undefined
       return undefined
     }
-    if (type === 'f32') return undefined
-    if (operator === '+' && isA(0)) return b
-    if ((operator === '+' || operator === '-') && isB(0)) return a
-    if ((operator === '<<' || operator === '>>') && isB(0)) return a
+    if (operator === '+' && x === 0) return b
+    if ((operator === '+' || operator === '-') && y === 0) return a
+    if ((operator === '<<' || operator === '>>') && y === 0) return a
     if (operator === '*')
-      return isA(1) ? b : isB(1) ? a : isA(0) || isB(0) ? constant(0) : undefined
-    if (operator === '/' && isB(1)) return a
-    return operator === '%' && isB(1) ? constant(0) : undefined
+      return x === 1 ? b : y === 1 ? a : x === 0 || y === 0 ? constant(0) : undefined
+    if (operator === '/' && y === 1) return a
+    return operator === '%' && y === 1 ? constant(0) : undefined
   }
 
   #uniform(operator: string, type: ScalarName, a: Uniform, b: Uniform): Uniform {
     const { code } = this
-    const power = b.kind === 'constant' && type === 'u32' ? Math.log2(b.value) : 0.5
-    if (Number.isInteger(power) && power > 0 && (operator === '/' || operator === '%'))
-      return operator === '/'
-        ? this.#uniform('>>', type, a, constant(power))
-        : this.#uniform('&', type, a, constant((b as { value: number }).value - 1))
+    if (operator === '/' || operator === '%') {
+      const power = b.kind === 'constant' && type === 'u32' ? Math.log2(b.value) : 0.5
+      if (Number.isInteger(power) && power > 0)
+        return operator === '/'
+          ? this.#uniform('>>', type, a, constant(power))
+          : this.#uniform('&', type, a, constant((b as { value: number }).value - 1))
+    }
     const kept = type === 'i32' || type === 'u32' ? this.#withSum(operator, a, b) : undefined
     if (kept) return kept
-    const [x, y] = [this.word(type, a), this.word(type, b)]
+    const x = this.word(type, a)
+    const y = this.word(type, b)
     const name = names[operator]
     if (type === 'f32') {
       const local = isComparison(operator)
@@ -286,7 +292,8 @@ export class Arithmetic {
           : code.f32(`f32.${name}` as 'f32.add', x, y)
       return { kind: 'scalar', local }
     }
-    const [i, j] = [x as Local<'i32'>, y as Local<'i32'>]
+    const i = x as Local<'i32'>
+    const j = y as Local<'i32'>
     const sign = type === 'i32' ? '_s' : '_u'
     if (operator === 'min' || operator === 'max') {
       const isFirst = code.i32(`i32.${operator === 'min' ? 'lt' : 'gt'}${sign}` as 'i32.lt_s', i, j)
@@ -304,8 +311,6 @@ export class Arithmetic {
   #withSum(operator: string, a: Uniform, b: Uniform): Uniform | undefined {
     const { code } = this
     const multiple = this.#multiple(operator, a, b)
-    const plusOf = (part: Uniform): number =>
-      part.kind === 'scalar' ? (part.plus ?? 0) : part.value
     if (operator === '+' || (operator === '-' && b.kind === 'constant')) {
       const plus = (operator === '+' ? plusOf(a) + plusOf(b) : plusOf(a) - plusOf(b)) | 0
       if (a.kind === 'scalar' && b.kind === 'scalar') {
@@ -317,7 +322,8 @@ export class Arithmetic {
     }
     if (operator === '<<' && b.kind === 'constant')
       return this.#withSum('*', a, constant(2 ** (b.value & 31)))
-    const [of, factor] = a.kind === 'constant' ? [b, a] : [a, b]
+    const of = a.kind === 'constant' ? b : a
+    const factor = a.kind === 'constant' ? a : b
     if (operator !== '*' || of.kind !== 'scalar' || factor.kind !== 'constant') return undefined
     const local = code.i32('i32.mul', of.local, code.i32Const(factor.value))
     return { kind: 'scalar', local, plus: Math.imul(of.plus ?? 0, factor.value), multiple }
@@ -408,7 +414,8 @@ export class Arithmetic {
     const isByLane =
       (type !== 'f32' && '/%<<>>'.includes(operator) && !isComparison(operator)) ||
       (type === 'f32' && operator === '%')
-    const [x, y] = [this.vector(type, a), this.vector(type, b)]
+    const x = this.vector(type, a)
+    const y = this.vector(type, b)
     if (isByLane) return this.#byLane(operator, type, x, y)
     const sign = type === 'i32' ? '_s' : '_u'
     if ('&|^'.includes(operator) || operator === '&&' || operator === '||')

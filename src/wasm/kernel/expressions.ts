@@ -165,7 +165,8 @@ export abstract class Expressions extends Variables implements CallWriter {
 
   combine(operator: string, left: Value, right: Value, line: number): Value {
     const isShift = operator === '<<' || operator === '>>'
-    const [l, r] = [elementOf(left.type), elementOf(right.type)]
+    const l = elementOf(left.type)
+    const r = elementOf(right.type)
     if (!l || !r) throw shaderError(line, `"${operator}" needs numbers`)
     const name = isShift ? l : commonName(l, r)
     if (
@@ -179,14 +180,12 @@ export abstract class Expressions extends Variables implements CallWriter {
     const isVector =
       a.type.kind === 'vector' ? a.type : b.type.kind === 'vector' ? b.type : undefined
     const count = Math.max(a.parts.length, b.parts.length)
-    const parts = Array.from({ length: count }, (_, i) =>
-      this.arithmetic.binary(
-        operator,
-        name,
-        a.parts[a.parts.length === 1 ? 0 : i],
-        b.parts[b.parts.length === 1 ? 0 : i],
-      ),
-    )
+    const parts = new Array<Part>(count)
+    for (let i = 0; i < count; i++) {
+      const own = a.parts[a.parts.length === 1 ? 0 : i]
+      const other = b.parts[b.parts.length === 1 ? 0 : i]
+      parts[i] = this.arithmetic.binary(operator, name, own, other)
+    }
     const result = isComparison(operator) ? 'bool' : name
     return { type: isVector ? vectorOf(result, isVector.size) : scalar(result), parts }
   }

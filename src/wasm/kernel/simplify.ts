@@ -47,9 +47,14 @@ export function forEachExpression(statement: Statement, visit: (one: Expression)
     if (!expression) return
     visit(expression)
     if (expression.kind === 'unary' || expression.kind === 'member') each(expression.of)
-    else if (expression.kind === 'binary') [expression.left, expression.right].forEach(each)
-    else if (expression.kind === 'call') expression.arguments.forEach(each)
-    else if (expression.kind === 'index') [expression.of, expression.index].forEach(each)
+    else if (expression.kind === 'binary') {
+      each(expression.left)
+      each(expression.right)
+    } else if (expression.kind === 'call') expression.arguments.forEach(each)
+    else if (expression.kind === 'index') {
+      each(expression.of)
+      each(expression.index)
+    }
   }
   const inside = (statements: readonly Statement[]) => {
     for (const one of statements) forEachExpression(one, visit)

@@ -26,7 +26,15 @@ export interface StructType {
 }
 export type Type = ScalarType | VectorType | ArrayType | StructType
 
-export const scalar = (name: ScalarName): ScalarType => ({ kind: 'scalar', name })
+const scalarTypes: Readonly<Record<ScalarName, ScalarType>> = {
+  f32: { kind: 'scalar', name: 'f32' },
+  i32: { kind: 'scalar', name: 'i32' },
+  u32: { kind: 'scalar', name: 'u32' },
+  bool: { kind: 'scalar', name: 'bool' },
+  int: { kind: 'scalar', name: 'int' },
+  float: { kind: 'scalar', name: 'float' },
+}
+export const scalar = (name: ScalarName): ScalarType => scalarTypes[name]
 export const vectorOf = (of: ScalarName, size: number): VectorType => ({ kind: 'vector', of, size })
 
 const shortNames: Readonly<Record<string, ScalarName>> = { f: 'f32', i: 'i32', u: 'u32' }

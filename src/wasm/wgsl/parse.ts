@@ -39,7 +39,7 @@ type Literal = Pick<Extract<Expression, { kind: 'number' }>, 'value' | 'suffix'>
 
 class Parser {
   readonly #texts: string[]
-  readonly #lines: readonly number[]
+  readonly #lines: Uint32Array
   #at = 0
   /** Those that were read, by their texts. */
   readonly #literals = new Map<string, Literal>()
@@ -322,9 +322,9 @@ class Parser {
     }
     const name = this.#name()
     const isGeneric = this.#is('<') && generic.test(name)
-    const type = { name, arguments: isGeneric ? this.#typeArguments() : [] }
+    const types = isGeneric ? this.#typeArguments() : []
     if (!this.#is('(')) return { kind: 'name', name, line }
-    return { kind: 'call', type, arguments: this.#arguments(), line }
+    return { kind: 'call', type: { name, arguments: types }, arguments: this.#arguments(), line }
   }
 
   #arguments(): Expression[] {
