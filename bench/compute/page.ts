@@ -1,10 +1,6 @@
-import { compareProducts } from '../../src/measure/compare-products.ts'
-import { interleave, type Rounds } from '../../src/measure/interleave.ts'
-import { ownProduct } from '../../src/measure/own-product.ts'
-import { peers } from '../../src/measure/peers/peers.ts'
+import type { Rounds } from '../../src/measure/interleave.ts'
 import type { MakeProduct } from '../../src/measure/product.ts'
 import type { Module } from '../../src/nn/module.ts'
-import { RandomStream } from '../../src/util/random.ts'
 import { median } from '../statistics.ts'
 import { countCalls, type GpuCalls, perStep } from './calls.ts'
 import { batchOf, expectedLosses, weightsOf } from './given.ts'
@@ -188,16 +184,18 @@ const bench = {
 
   runAheadOf: (key: string): RunAhead => entryOf(key).runAhead,
 
-  stepRounds: (keys: readonly string[], rounds: number, stepsPerBlock: number): Promise<Rounds> =>
-    interleave(
-      keys,
-      rounds,
-      (key) => block(entryOf(key), entryOf(key).isSlow ? 1 : stepsPerBlock),
-      {
-        takesPart: (key, round) => round < slowRounds || !entryOf(key).isSlow,
-        onRound: (round) => bench.onRound(round),
-      },
-    ),
+  async stepRounds(
+    keys: readonly string[],
+    rounds: number,
+    stepsPerBlock: number,
+  ): Promise<Rounds> {
+    const { interleave } = await import('../../src/measure/interleave.ts')
+    const time = (key: string) => block(entryOf(key), entryOf(key).isSlow ? 1 : stepsPerBlock)
+    return interleave(keys, rounds, time, {
+      takesPart: (key, round) => round < slowRounds || !entryOf(key).isSlow,
+      onRound: (round) => bench.onRound(round),
+    })
+  },
 
   async steps(key: string, count: number): Promise<void> {
     await block(entryOf(key), count, 'loss of each step awaited')
@@ -219,6 +217,15 @@ const bench = {
 
   /** GFLOP/s by library and round for one product, each checked first. */
   async matmulRounds(index: number, rounds: number): Promise<{ rounds: Rounds; variant: string }> {
+    // Here, so that what a first step needs of them loads within its time.
+    const [{ RandomStream }, { compareProducts }, { ownProduct }, { peers }, { openRuntime }] =
+      await Promise.all([
+        import('../../src/util/random.ts'),
+        import('../../src/measure/compare-products.ts'),
+        import('../../src/measure/own-product.ts'),
+        import('../../src/measure/peers/peers.ts'),
+        import('./tabring.ts'),
+      ])
     const task = matmulTasks[index]
     const { m, k, n } = task
     const stream = new RandomStream(1, index)
@@ -228,7 +235,6 @@ const bench = {
     const b = draw(k * n)
     let variant = ''
     const own: MakeProduct = async (...given) => {
-      const { openRuntime } = await import('./tabring.ts')
       const product = await ownProduct(await openRuntime(), ...given)
       variant = product.variant
       return product
