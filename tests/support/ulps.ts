@@ -9,9 +9,18 @@ export function ulps(got: number, exact: number, of = exact): number {
   return Math.abs(got - exact) / unit
 }
 
+/** Arguments beside the inputs: before them, and after them. */
+const besides: { readonly [Fn in ScalarFunctionName]?: readonly [number[], number[]] } = {
+  softplus: [[], [1, 80]],
+  bceLogits: [[], [0]],
+  bceLogitsWeighted: [[], [0, 3]],
+  ...{ geluGrad: [[1], []], geluTanhGrad: [[1], []], siluGrad: [[1], []] },
+}
+
 /**
  * The largest error of an elementwise function on the device cpu at those of `inputs` for which `holds`, in units of the last place.
  *
+ * Gradients are those where the result's is 1, binary cross entropies those of the target 0.
  * `unitAt`: the number whose last place is the unit. Infinity where a result that is not finite differs. At most 500,000 inputs.
  */
 export function worstUlps(
@@ -20,8 +29,9 @@ export function worstUlps(
   holds: (x: number) => boolean = () => true,
   unitAt = (_: number, exact: number) => exact,
 ): number {
-  const more = fn === 'softplus' ? [1, 80] : []
-  const args = [{ input: 0 }, ...more.map((constant) => ({ constant }))]
+  const [before, after] = besides[fn] ?? [[], []]
+  const constants = (values: readonly number[]) => values.map((constant) => ({ constant }))
+  const args = [...constants(before), { input: 0 }, ...constants(after)]
   const { lines, result } = stepsToWgsl([{ fn, args }], ['a'])
   const own = `fn own(a: f32) -> f32 {\n${[...lines, `return ${result};`].join('\n')}\n}`
   const wgsl = `
@@ -37,7 +47,7 @@ fn main(@builtin(global_invocation_id) at: vec3<u32>) {
   const [, y] = runKernel(wgsl, [inputs, outputs], [Math.ceil(inputs.length / 64), 1])
   let worst = 0
   for (const [i, x] of inputs.entries()) {
-    const exact = scalarFunctions[fn].reference(x, ...more)
+    const exact = scalarFunctions[fn].reference(...before, x, ...after)
     const rounded = Math.fround(exact)
     if (!Number.isFinite(rounded)) {
       if (!Object.is(y[i], rounded)) return Number.POSITIVE_INFINITY

@@ -1,5 +1,5 @@
 import { erf, erfLines, erfPlusOneLines } from './erf.ts'
-import { scalarTable, sigmoid, sigmoidLines, softplus, softplusLines } from './scalar-function.ts'
+import { log1pLines, scalarTable, sigmoid, sigmoidLines, softplus } from './scalar-function.ts'
 
 const sqrtHalf = Math.SQRT1_2
 const sqrtTwoOverPi = Math.sqrt(2 / Math.PI)
@@ -99,9 +99,23 @@ export const activations = scalarTable({
       return dy * (sigmoid(twice) + a * sigmoid(twice) * sigmoid(-twice) * slope)
     },
   },
+  /**
+   * a / (1 + exp(-a)), below 0 less what the sum lost by its rounding, over the sum to an eighth's precision.
+   *
+   * Far below 0 by exp(-37 - a) and exp(-37), which is a float32 to 0.007 ulp: exp(a) is not normal there.
+   */
   silu: {
     arity: 1,
-    wgsl: (a) => [...sigmoidLines(a), `${a} * $sigma`],
+    wgsl: (a) => [
+      `$isFar = ${a} < -87.0`,
+      `$t = exp(-(${a} + select(0.0, 37.0, $isFar)))`,
+      '$whole = 1.0 + $t',
+      `$quotient = ${a} / $whole`,
+      '$inverse = bitcast<f32>(0x7ef311c3u - bitcast<u32>($whole))',
+      '$less = $quotient * (1.0 - ($whole - $t)) * $inverse',
+      `$near = select($quotient, $quotient - $less, ${a} < 0.0)`,
+      `select($near, $quotient * ${Math.exp(-37)}, $isFar)`,
+    ],
     reference: (a) => a * sigmoid(a),
   },
   /** dx of silu from dy and the input x. */
@@ -115,7 +129,9 @@ export const activations = scalarTable({
     arity: 3,
     wgsl: (a, beta, threshold) => [
       `$scaled = ${a} * ${beta}`,
-      ...softplusLines('$scaled'),
+      ...log1pLines('$scaled'),
+      // Of a NaN, exp may be any number on a GPU.
+      '$softplus = select((max($scaled, 0.0) - $less) + $u, $scaled, is_nan($scaled))',
       `select($softplus / ${beta}, ${a}, $scaled > ${threshold})`,
     ],
     reference: (a, beta, threshold) => (a * beta > threshold ? a : softplus(a * beta) / beta),

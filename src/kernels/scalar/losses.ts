@@ -1,4 +1,4 @@
-import { scalarTable, softplus, softplusLines } from './scalar-function.ts'
+import { log1pExp, log1pLines, scalarTable } from './scalar-function.ts'
 
 /** The terms of elementwise losses; `a` is the prediction, `b` the target. */
 
@@ -31,17 +31,25 @@ export const lossTerms = scalarTable({
   /** -b log sigmoid(a) - (1 - b) log(1 - sigmoid(a)) */
   bceLogits: {
     arity: 2,
-    wgsl: (a, b) => [...softplusLines(`-${a}`), `(1.0 - ${b}) * ${a} + $softplus`],
-    reference: (a, b) => (1 - b) * a + softplus(-a),
+    wgsl: (a, b) => [
+      ...log1pLines(a),
+      // What is large cancels before what is small is added: a sure and right answer has a loss.
+      `((1.0 - ${b}) * ${a} + max(-${a}, 0.0) - $less) + $u`,
+    ],
+    reference: (a, b) => (1 - b) * a + Math.max(-a, 0) + log1pExp(a),
   },
   /** The same with the positive part weighted. */
   bceLogitsWeighted: {
     arity: 3,
     wgsl: (a, b, weight) => [
-      ...softplusLines(`-${a}`),
-      `(1.0 - ${b}) * ${a} + (1.0 + (${weight} - 1.0) * ${b}) * $softplus`,
+      ...log1pLines(a),
+      `$weight = 1.0 + (${weight} - 1.0) * ${b}`,
+      `((1.0 - ${b}) * ${a} + $weight * max(-${a}, 0.0)) + $weight * ($u - $less)`,
     ],
-    reference: (a, b, weight) => (1 - b) * a + (1 + (weight - 1) * b) * softplus(-a),
+    reference(a, b, weight) {
+      const positive = 1 + (weight - 1) * b
+      return (1 - b) * a + positive * Math.max(-a, 0) + positive * log1pExp(a)
+    },
   },
   /** -b log a - (1 - b) log(1 - a) for a probability a. */
   bce: {

@@ -52,20 +52,18 @@ const log1p = [
   0.013631333, 0.002072918,
 ]
 
-/**
- * Lines that set `$softplus` = log(1 + exp(a)).
- *
- * max(a, 0) + log1p(u) with u = exp(-|a|) in 0..1: log(1 + u) itself would lose the digits of a small u.
- */
-export const softplusLines = (a: string): string[] => [
+/** Lines that set `$u` = exp(-|a|) and `$less`, so that log(1 + u) = u - less: log(1 + u) itself would lose the digits of a small u. */
+export const log1pLines = (a: string): string[] => [
   `$u = exp(-abs(${a}))`,
   `$p = ${log1p.reduceRight((text, value) => (text ? `(${value} - $u * ${text})` : `${value}`), '')}`,
-  // Of a NaN, exp may be any number on a GPU.
-  `$softplus = select((max(${a}, 0.0) - $u * $u * $p) + $u, ${a}, is_nan(${a}))`,
+  '$less = $u * $u * $p',
 ]
 
-/** The same on numbers. */
-export const softplus = (a: number): number => Math.max(a, 0) + Math.log1p(Math.exp(-Math.abs(a)))
+/** log(1 + exp(-|a|)), which the lines above make of float32. */
+export const log1pExp = (a: number): number => Math.log1p(Math.exp(-Math.abs(a)))
+
+/** Returns log(1 + exp(a)). */
+export const softplus = (a: number): number => Math.max(a, 0) + log1pExp(a)
 
 export const sigmoid = (a: number): number =>
   a >= 0 ? 1 / (1 + Math.exp(-a)) : Math.exp(a) / (1 + Math.exp(a))
