@@ -45,17 +45,13 @@ class Dispatch implements RecordedCommand {
     const pipeline = this.#pipeline
     const [x, y, z] = this.#groups
     const total = x * y * z
-    const count = Math.min(pipeline.part(this.#threads.count), total - this.#next)
-    if (count > 0)
-      this.#threads.run(
-        pipeline,
-        this.#next,
-        count,
-        this.#groups,
-        this.#group.addresses(pipeline.bindings),
-      )
+    if (this.#threads.isOpen) return this.#threads.finish() && this.#next >= total
+    const first = this.#next
+    const count = Math.min(pipeline.part(this.#threads.count), total - first)
     this.#next += count
-    return this.#next >= total
+    if (count === 0) return true
+    const addresses = this.#group.addresses(pipeline.bindings)
+    return this.#threads.run(pipeline, first, count, this.#groups, addresses) && this.#next >= total
   }
 }
 

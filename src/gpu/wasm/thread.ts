@@ -57,6 +57,8 @@ export const controlLayout = {
   load: 2,
   /** Behind it: 1 while the thread sleeps. Waking one that spins took a fifth of a small step. */
   sleeps: 5,
+  /** Behind it: 1 while the thread is at a task, by which others know where it ended. */
+  works: 6,
 } as const
 
 /**
@@ -91,6 +93,7 @@ export function runThread({ memory, address, index, bell, layout: at }: ThreadSt
       open = found
     }
     if (open === 0) continue
+    words[bell + at.works] = 1
     const run = kernels.get(words[at.kernel])
     const others = words.subarray(at.arguments, at.arguments + words[at.count])
     try {
@@ -108,6 +111,7 @@ export function runThread({ memory, address, index, bell, layout: at }: ThreadSt
       for (let i = 0; i < text.length; i++) words[at.text + i] = text.charCodeAt(i)
       Atomics.store(words, at.failed, text.length)
     }
+    words[bell + at.works] = 0
     Atomics.sub(words, at.open, 1)
     if (Atomics.load(words, at.callerSleeps) === 1) Atomics.notify(words, at.open)
   }

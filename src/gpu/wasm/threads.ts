@@ -9,7 +9,7 @@ import { controlLayout as at } from './thread.ts'
 const [beginMs, secondMs] = [5_000, 500]
 /** units: ms. */
 const warnMs = 50
-/** How often, and for how long each time, the others wait for a thread before it counts as dead. units: ms. */
+/** How often, and for how long each time, the caller waits for a thread before it counts as dead; between the times its event loop has a turn. units: ms. */
 const [maxWaits, waitMs] = [20, 1_000]
 /** A dispatch that takes less is not worth waking a thread for. units: ms. */
 const minSharedMs = 0.03
@@ -46,6 +46,16 @@ export class Threads {
   #canSleep = false
   /** Number of the newest task. */
   #task = 0
+  /** True from when a task is given until it is over. */
+  #isOpen = false
+  /** How often the caller has waited for this task. */
+  #waits = 0
+  /** What the caller's own part of it has thrown. */
+  #thrown: { readonly error: unknown } | undefined
+  /** Which thread ended while it was at the task, and why. */
+  #died: string | undefined
+  /** Scratch memory that was replaced during the task. */
+  readonly #replaced: number[] = []
   readonly #helpers: Helper[] = []
   /** By index of a thread: which of its two lines its worker has. */
   readonly #lines: number[] = []
@@ -171,6 +181,8 @@ export class Threads {
     this.#helpers.splice(index, 1)
     this.#begun = []
     if (helper.loading) this.#heap.free(helper.loading.address)
+    if (this.#isOpen && this.#words[helper.bell + at.works] === 1)
+      this.#died = `thread ${helper.index} ended while it computed (${why})`
     // One warning for all that end at about the same time.
     if (!this.#isWarning) later(warnMs, () => this.#warn())
     this.#isWarning = true
@@ -192,30 +204,37 @@ export class Threads {
     const threads = Math.max(count, this.#scratches)
     // Before the old memory is freed: where there is no more, that stays.
     const scratch = this.#heap.allocate('scratch memory', each * threads)
-    this.#heap.free(this.#scratch)
+    if (this.#isOpen) this.#replaced.push(this.#scratch)
+    else this.#heap.free(this.#scratch)
     this.#scratch = scratch
     this.#scratchBytes = each
     this.#scratches = threads
   }
 
-  /** Runs `count` workgroups of a dispatch from `first` on. errors: what a kernel throws, in whichever thread; a thread that died. */
+  /** True while threads are at a task for which the caller has given up waiting: `finish` waits again. */
+  get isOpen(): boolean {
+    return this.#isOpen
+  }
+
+  /** Runs `count` workgroups of a dispatch from `first` on. Returns as `finish`; errors: its own. */
   run(
     pipeline: WasmPipeline,
     first: number,
     count: number,
     groups: readonly [number, number, number],
     addresses: readonly number[],
-  ): void {
+  ): boolean {
     const [x, y] = groups
     const isShared = count > 1 && pipeline.groupMs * count >= minSharedMs
     const helpers = isShared ? this.#ready.filter((helper) => this.#has(helper, pipeline)) : []
     if (helpers.length > 0) {
       this.#share(helpers, pipeline, first, count, groups, addresses)
-      return
+      return this.finish()
     }
     const beganMs = performance.now()
     pipeline.run(first, count, x, y, this.#scratch, ...addresses)
     pipeline.measured(count, performance.now() - beganMs)
+    return true
   }
 
   #share(
@@ -248,8 +267,8 @@ export class Threads {
         own += taken
       }
       if (own > 0) pipeline.measured(own, performance.now() - beganMs)
-    } finally {
-      this.#close()
+    } catch (error) {
+      this.#thrown = { error }
     }
   }
 
@@ -272,7 +291,7 @@ export class Threads {
       kernels.add(loading.pipeline)
       if (loading.pipeline === pipeline) return true
     }
-    if (helper.unused > maxUnused) {
+    if (helper.unused > maxUnused && !this.#isOpen) {
       this.#replace(helper)
       return false
     }
@@ -298,6 +317,7 @@ export class Threads {
     words[at.count] = args.length
     words.set(args, at.arguments)
     Atomics.store(words, at.failed, 0)
+    this.#isOpen = true
     this.#task = (this.#task % maxTask) + 1
     Atomics.store(words, at.open, this.#task * at.perTask)
     for (const helper of helpers) this.#wake(helper)
@@ -308,45 +328,61 @@ export class Threads {
     if (Atomics.load(this.#words, bell + at.sleeps) === 1) Atomics.notify(this.#words, bell)
   }
 
-  /** Waits for those that are at the task. Who has not begun it does not any more. */
-  #close(): void {
+  /**
+   * Waits for those that are at the task; who has not begun it does not any more. Returns whether it is over: if not, the caller is to give way to
+   * its event loop, which alone hears that a thread has ended, and to call again.
+   *
+   * errors: what a kernel throws, in whichever thread; a thread that died.
+   */
+  finish(): boolean {
     const words = this.#words
-    const nobody = this.#task * at.perTask
-    this.#wait(
-      at.open,
-      () =>
-        Atomics.load(words, at.open) === nobody &&
-        Atomics.compareExchange(words, at.open, nobody, 0) === nobody,
-    )
+    const isOver = this.#wait()
+    const silent =
+      ++this.#waits < maxWaits
+        ? undefined
+        : `a thread has not answered for ${(maxWaits * waitMs) / 1000} s`
+    const lost = isOver ? undefined : (this.#died ?? silent)
+    if (!isOver && !lost) return false
+    const thrown = this.#thrown
+    this.#isOpen = false
+    this.#waits = 0
+    this.#died = this.#thrown = undefined
+    for (const address of this.#replaced.splice(0)) this.#heap.free(address)
+    if (lost) {
+      this.stop()
+      throw new Error(lost)
+    }
+    if (thrown) throw thrown.error
     const length = words[at.failed]
     if (length > 0)
       throw new Error(String.fromCharCode(...words.subarray(at.text, at.text + length)))
+    return true
   }
 
-  /** Waits until `isOver`, which is asked again when that word changes. */
-  #wait(word: number, isOver: () => boolean): void {
-    for (let i = 0; i < at.spins; i++) if (isOver()) return
+  /** Waits up to a second, and not for a thread that has ended; returns whether the task is over. */
+  #wait(): boolean {
     const words = this.#words
-    let waits = 0
-    let lateMs = performance.now() + waitMs
+    const nobody = this.#task * at.perTask
+    const isOver = () =>
+      Atomics.load(words, at.open) === nobody &&
+      Atomics.compareExchange(words, at.open, nobody, 0) === nobody
+    for (let i = 0; i < at.spins; i++) if (isOver()) return true
+    if (this.#died) return false
+    const lateMs = performance.now() + waitMs
     for (;;) {
-      const value = Atomics.load(words, word)
-      if (isOver()) return
+      const value = Atomics.load(words, at.open)
+      if (isOver()) return true
       const isLate = this.#canSleep
-        ? this.#sleep(word, value) === 'timed-out'
+        ? this.#sleep(value) === 'timed-out'
         : performance.now() > lateMs
-      if (!isLate) continue
-      lateMs = performance.now() + waitMs
-      if (++waits < maxWaits) continue
-      this.stop()
-      throw new Error(`a thread has not answered for ${(maxWaits * waitMs) / 1000} s`)
+      if (isLate) return false
     }
   }
 
-  #sleep(word: number, value: number): ReturnType<typeof Atomics.wait> {
+  #sleep(value: number): ReturnType<typeof Atomics.wait> {
     const words = this.#words
     Atomics.store(words, at.callerSleeps, 1)
-    const end = Atomics.wait(words, word, value, waitMs)
+    const end = Atomics.wait(words, at.open, value, waitMs)
     Atomics.store(words, at.callerSleeps, 0)
     return end
   }

@@ -22,7 +22,8 @@ const section = (id: number, ...bytes: number[]) => [id, bytes.length, ...bytes]
 
 /**
  * Stands in for the compiler: of `add <n>`, a kernel that adds n to word i in workgroup i; of `slow`, one that takes some 50 µs a group
- * before it adds 1; of `scratch`, one as slow that adds the address of its scratch memory; of `trap`, one that fails.
+ * before it adds 1; of `scratch`, one as slow that adds the address of its scratch memory; of `trap`, one that fails; of `endless 0`, one that
+ * adds nothing, as slow in the thread whose scratch memory is at the address in word 0, and without an end in the others.
  */
 function compile(wgsl: string, { isShared }: { isShared: boolean }) {
   const [text, number = 1] = wgsl.split(' ')
@@ -40,7 +41,10 @@ function compile(wgsl: string, { isShared }: { isShared: boolean }) {
     ...[0x6a, 0x36, 2, 0],
     ...[0x20, 0, 0x41, 1, 0x6a, 0x21, 0, 0x0c, 0, 0x0b, 0x0b],
   ]
-  const body = [0, ...(text === 'trap' ? [0x00] : add), 0x0b]
+  // If scratch != words[0]: a loop that jumps to its begin.
+  const loop = [0x20, 4, 0x20, 5, 0x28, 2, 0, 0x47, 0x04, 0x40, 0x03, 0x40, 0x0c, 0, 0x0b, 0x0b]
+  const work = text === 'endless' ? [...loop, ...add] : add
+  const body = [0, ...(text === 'trap' ? [0x00] : work), 0x0b]
   const limits = isShared ? [3, 1, 0x80, 0x80, 4] : [0, 1]
   const code = Uint8Array.of(
     ...[0x00, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
@@ -340,6 +344,66 @@ test.each([
     }
   },
 )
+
+test('other tasks get turns while a dispatch waits for a thread, and it ends when that is done', async () => {
+  // It is at its first task until other tasks of the caller have had two turns.
+  let isFirst = true
+  stubThread((words, open) => {
+    if (!isFirst) return
+    isFirst = false
+    Atomics.add(words, open, 1)
+    setImmediate(() => setImmediate(() => Atomics.sub(words, open, 1)))
+  })
+  vi.spyOn(Atomics, 'wait').mockReturnValue('timed-out')
+  try {
+    const gpu = await open(2)
+    const slow = await kernel(gpu, 'slow')
+    const buffer = gpu.createBuffer('numbers', 4 * 4000, storage)
+    const encoder = gpu.device.createCommandEncoder()
+    slow(encoder, buffer, 4000)
+    gpu.submit(encoder)
+    expect(new Set(await words(gpu, buffer))).toEqual(new Set([1]))
+    expect(isFirst).toBe(false)
+  } finally {
+    vi.unstubAllGlobals()
+  }
+})
+
+test('a thread that ends within a kernel is an error of the device 3 s later, which names it', async () => {
+  vi.spyOn(console, 'warn').mockReturnValue()
+  const { Worker } = process.getBuiltinModule('node:worker_threads')
+  const listens = vi.spyOn(Worker.prototype, 'on')
+  const gpu = await open(2)
+  const [scratch, endless] = [await kernel(gpu, 'scratch'), await kernel(gpu, 'endless 0')]
+  const buffer = gpu.createBuffer('numbers', 4 * 4000, storage)
+  const first = gpu.device.createCommandEncoder()
+  scratch(first, buffer, 1)
+  gpu.submit(first)
+  // Dispatches leave the thread out until it has begun.
+  const lastMs = performance.now() + 10_000
+  const done = (async () => {
+    while (performance.now() < lastMs) {
+      const encoder = gpu.device.createCommandEncoder()
+      endless(encoder, buffer, 4000)
+      gpu.submit(encoder)
+      await gpu.wait(gpu.queue.onSubmittedWorkDone())
+    }
+  })().catch((error: unknown) => error)
+  // It has a turn when the caller has waited for a second.
+  let ms = performance.now()
+  await vi.waitUntil(() => {
+    const gap = performance.now() - ms
+    ms = performance.now()
+    return gap > 900
+  }, 10_000)
+  void (listens.mock.contexts[0] as InstanceType<typeof Worker>).terminate()
+  expect(await done).toMatchObject({
+    message: expect.stringContaining(
+      'device: kernel "endless 0" failed: thread 1 ended while it computed (it exited with 1).',
+    ),
+  })
+  expect(performance.now() - ms).toBeLessThan(3_000)
+})
 
 test('a kernel that fails is the first error of the device, and names itself', async () => {
   const gpu = await open()
