@@ -23,8 +23,8 @@ export interface ModulePage {
   onDevice: (rank: number, text: string) => void
   /** Called when a rank's program has ended well. */
   onEnd?: (tab: TabRun) => void
-  /** Of an elastic run: a rank asks for its next group. Resolves with the variables of that. */
-  onNextGroup?: (tab: TabRun) => Promise<Readonly<Record<string, string>>>
+  /** Of an elastic run: a rank asks for its next group; `left`: why it has left the one before. Resolves with the variables of the next. */
+  onNextGroup?: (tab: TabRun, left: string | undefined) => Promise<Readonly<Record<string, string>>>
   /** Of an elastic run: training has ended well on a rank, whose program may do more. */
   onTrained?: (tab: TabRun) => void
 }
@@ -56,9 +56,10 @@ export function moduleTab({ rank, environment }: ModuleRank, page: ModulePage): 
       },
       [endName]: (json: string) => end(tab, JSON.parse(json)),
       ...(onNextGroup && {
-        [nextGroupName]: async (isDone?: boolean) => {
-          if (isDone) onTrained?.(tab)
-          return isDone ? '' : JSON.stringify(await onNextGroup(tab))
+        [nextGroupName]: async (words?: true | string) => {
+          if (words !== true) return JSON.stringify(await onNextGroup(tab, words))
+          onTrained?.(tab)
+          return ''
         },
       }),
     }),

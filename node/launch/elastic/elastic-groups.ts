@@ -25,6 +25,8 @@ export interface ElasticGroupsOptions<Tab> {
   readonly answerMs: number
   /** A group has formed. `others`: tabs that are not in it. */
   readonly onFormed: (place: Place, tabs: readonly Tab[], others: readonly Tab[]) => void
+  /** The current group ends, since a rank has left it; `why` says so for people. */
+  readonly onLeft: (why: string) => void
   /** A tab has ended before the first group, for which others wait. */
   readonly onEndedEarly: () => void
   /** The tab has not asked for the next group in time. The owner closes it and calls `lost`. */
@@ -98,8 +100,8 @@ export class ElasticGroups<Tab extends Member> {
     this.#tabs.set(tab, { rank: null, isIn: false, notified: 'nothing' })
   }
 
-  /** Resolves with the tab's place in the next group; never for a tab that is lost first. */
-  ask(tab: Tab): Promise<Place> {
+  /** Resolves with the tab's place in the next group; never for a tab that is lost first. `left`: why it has left the current one. */
+  ask(tab: Tab, left?: string): Promise<Place> {
     const state = this.#tabs.get(tab)
     return new Promise((resolve) => {
       if (!state) return
@@ -107,8 +109,11 @@ export class ElasticGroups<Tab extends Member> {
       if (state.isIn) {
         state.isIn = false
         this.#startTimer()
-        if (state.notified === 'nothing')
-          this.#end ??= { kind: 'left', why: `rank ${state.rank} has left the group` }
+        if (state.notified === 'nothing' && !this.#end) {
+          const why = `rank ${state.rank} has left group ${this.#number}${left ? `: ${left}` : ''}`
+          this.#end = { kind: 'left', why }
+          this.#options.onLeft(why)
+        }
       }
       this.#settle()
     })

@@ -48,6 +48,7 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
       clearTimeout(late)
       for (const [rank, tab] of [...inside, ...others].entries()) tab.rank = rank
     },
+    onLeft: (why) => log(why.split('\n')[0]),
     onEndedEarly: () =>
       fail({
         rank: null,
@@ -127,8 +128,8 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
     ...options,
     onEnd: (tab) => endTab(tab),
     onTrained: (tab) => endTab(tab),
-    onNextGroup: async (tab) => {
-      const asked = groups.ask(tab)
+    onNextGroup: async (tab, left) => {
+      const asked = groups.ask(tab, left)
       countRanks()
       return environmentOf(await asked).variables
     },

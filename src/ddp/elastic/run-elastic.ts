@@ -11,7 +11,7 @@ import {
 import { takeVariables } from '../../distributed/rendezvous/env.ts'
 import { randomLayers, resetRandomLayers } from '../../graph/trace/random.ts'
 import { getRngState, setRngState } from '../../nn/init.ts'
-import { PeerError, TabringError } from '../../util/errors.ts'
+import { messageOf, PeerError, TabringError } from '../../util/errors.ts'
 import { log } from '../../util/log.ts'
 import { checkArgument, checkRecord } from '../../util/options.ts'
 import type { CheckpointState, Parts } from '../checkpoint/checkpoint-file.ts'
@@ -68,12 +68,14 @@ export async function runElastic(
   const random = getRngState()
   const layers = randomLayers()
   let failures = 0
+  /** Why this rank has left its group, where nobody said that it ends. */
+  let left: string | undefined
   for (;;) {
     const ended = new AbortController()
     /** Why the group ends, as the launcher says. */
     let words: GroupEnds | undefined
     let isPlanned = false
-    await launcher?.nextGroup((received) => {
+    await launcher?.nextGroup(left, (received) => {
       words = received
       if (received.kind === 'planned') return
       const error = new PeerError('peer.lost', `runElastic: ${received.why}`)
@@ -109,6 +111,7 @@ export async function runElastic(
     } catch (thrown) {
       if (!launcher || !(isPlanned || ended.signal.aborted || isOfGroup(thrown))) throw thrown
       if (!isPlanned && words?.kind !== 'lost' && ++failures >= maxRepeatedFaults) throw thrown
+      left = isPlanned || words ? undefined : messageOf(thrown)
       log(1, 'elastic', () => `the group has ended: ${String(thrown)}`)
       if (!isPlanned) defaultGroup()?.destroy('its group has ended')
       await destroyProcessGroup()
@@ -121,7 +124,7 @@ const isOfGroup = (thrown: unknown): boolean =>
   defaultGroup()?.error !== undefined || (thrown instanceof TabringError && endsGroup(thrown.code))
 
 const page = globalThis as unknown as {
-  [nextGroupName]?: (isDone?: boolean) => Promise<string>
+  [nextGroupName]?: (words?: true | string) => Promise<string>
   [groupEndsName]?: (words: GroupEnds) => void
 }
 
@@ -129,9 +132,9 @@ const page = globalThis as unknown as {
 interface ElasticLauncher {
   /**
    * Asks for this rank's next group, and sets the variables of `env` for it. Resolves when the group is decided; `onEnds` then hears that it
-   * ends.
+   * ends. `left`: why this rank has left the one before.
    */
-  nextGroup(onEnds: (words: GroupEnds) => void): Promise<void>
+  nextGroup(left: string | undefined, onEnds: (words: GroupEnds) => void): Promise<void>
   /** Training has ended well on this rank. */
   done(): Promise<void>
 }
@@ -153,10 +156,10 @@ function elasticLauncher(): ElasticLauncher | undefined {
     )
   used.add(ask)
   return {
-    async nextGroup(onEnds) {
+    async nextGroup(left, onEnds) {
       const early: GroupEnds[] = []
       page[groupEndsName] = (words) => early.push(words)
-      const variables: Record<string, string> = JSON.parse(await ask())
+      const variables: Record<string, string> = JSON.parse(await ask(left))
       takeVariables(variables)
       const take = (words: GroupEnds) => {
         // Said of an earlier group, and late.

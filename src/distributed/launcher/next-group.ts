@@ -1,6 +1,6 @@
 /**
  * The page function by which a rank of `tabring run --elastic` asks for its next group: it resolves with the variables of that group, as JSON.
- * With `true` the rank says that its training has ended well.
+ * With `true` the rank says that its training has ended well; with a text, why it has left a group that was not to end.
  */
 export const nextGroupName = '__tabringNextGroup'
 

@@ -30,6 +30,7 @@ function started(min: number, max: number) {
     nextNumber: () => number++,
     onFormed: ({ group }, tabs) =>
       log.push(`group ${group}: ${tabs.map(({ name }) => name).join()}`),
+    onLeft: (why) => log.push(why),
     onEndedEarly: () => log.push('ended early'),
     onSilent: (tab) => {
       log.push(`silent: ${tab.name}`)
@@ -37,9 +38,9 @@ function started(min: number, max: number) {
     },
     onDone: (newcomers) => log.push(`done without ${newcomers.map(({ name }) => name).join()}`),
   })
-  const ask = (tab: Tab) => {
+  const ask = (tab: Tab, left?: string) => {
     tab.place = undefined
-    void groups.ask(tab).then((place) => {
+    void groups.ask(tab, left).then((place) => {
       tab.place = place
     })
   }
@@ -109,10 +110,14 @@ test('ElasticGroups ends a group at once that waits for its commit when a rank i
   expect(tabs[1].received.map(({ kind }) => kind)).toEqual(['planned', 'lost'])
 })
 
-test('ElasticGroups ends the group for all when one rank has left it', () => {
-  const { ask, tabs } = training(1, ['a', 'b'])
-  ask(tabs[1])
-  expect(tabs[0].received).toEqual([{ group: 0, kind: 'left', why: 'rank 1 has left the group' }])
+test('ElasticGroups ends the group for all when one rank has left it, and says why', () => {
+  const { log, ask, tabs } = training(1, ['a', 'b'])
+  ask(tabs[1], 'initProcessGroup: no way to rank 0')
+  const why = 'rank 1 has left group 0: initProcessGroup: no way to rank 0'
+  expect(tabs[0].received).toEqual([{ group: 0, kind: 'left', why }])
+  // It is the first that knows.
+  ask(tabs[0], 'initProcessGroup: no way to rank 1')
+  expect(log).toEqual(['group 0: a,b', why, 'group 1: a,b'])
 })
 
 test('ElasticGroups waits for MIN ranks', () => {

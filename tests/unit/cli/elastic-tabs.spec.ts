@@ -63,9 +63,9 @@ class Tab {
     given.onFailure({ rank: this.rank, code, text }, this as unknown as TabRun)
   }
 
-  ask(): void {
+  ask(left?: string): void {
     this.place = undefined
-    const asked = this.#functions[nextGroupName]() as Promise<string>
+    const asked = this.#functions[nextGroupName](left) as Promise<string>
     void asked.then((json) => {
       this.place = JSON.parse(json)
     })
@@ -151,6 +151,16 @@ test('a lost tab is opened again, with a rank that no other tab has', () => {
   ])
   expect(tabs.slice(1).map(({ rank }) => rank)).toEqual([0, 1, 2])
   expect(failures).toEqual([])
+})
+
+test('a group that fails without a lost tab is one line with its reason', () => {
+  const { log } = training(1, 2)
+  tabs[1]!.ask('initProcessGroup: no way to rank 0.\n  more')
+  tabs[0]!.ask('initProcessGroup: no way to rank 1.')
+  expect(log).toEqual([
+    'rank 1 has left group 0: initProcessGroup: no way to rank 0.',
+    'continuing with 2 ranks',
+  ])
 })
 
 test('without a restart the others continue while MIN are left', () => {

@@ -24,14 +24,18 @@ import { destroyRings, ringOf } from '../../support/process-ring.ts'
 const page = globalThis as Record<string, unknown>
 let asked: number
 let isDone: number
+/** Why the rank has left each group before it asked for the next. */
+let left: (string | undefined)[]
 
 beforeEach(() => {
   asked = 0
   page[injectedName] = { variables: {}, args: [] }
   isDone = 0
-  page[nextGroupName] = async (isEnd?: boolean) => {
-    if (isEnd) isDone++
-    return isEnd ? '' : JSON.stringify({ RANK: '0', RESTART_COUNT: String(asked++) })
+  left = []
+  page[nextGroupName] = async (words?: true | string) => {
+    if (words === true) isDone++
+    else left.push(words)
+    return words === true ? '' : JSON.stringify({ RANK: '0', RESTART_COUNT: String(asked++) })
   }
 })
 afterEach(async () => {
@@ -89,6 +93,8 @@ test('runElastic ends a wait in the group as soon as the launcher says that a ra
     await group.barrier()
   })
   expect(calls).toBe(2)
+  // The launcher knows.
+  expect(left).toEqual([undefined, undefined])
 })
 
 test('runElastic ignores what is said of an earlier group', async () => {
@@ -104,8 +110,8 @@ test('runElastic ignores what is said of an earlier group', async () => {
 
 test('runElastic hears what is said before the page knows its group', async () => {
   let calls = 0
-  page[nextGroupName] = async (isEnd?: boolean) => {
-    if (isEnd) return ''
+  page[nextGroupName] = async (words?: true | string) => {
+    if (words === true) return ''
     if (asked === 0) endGroup({ group: 0, kind: 'planned', why: 'ranks join' })
     return JSON.stringify({ RESTART_COUNT: String(asked++) })
   }
@@ -121,6 +127,7 @@ test('runElastic trains on in another group when the device is lost', async () =
     if (++calls === 1) throw new GpuError('gpu.lost', 'device: lost')
   })
   expect(calls).toBe(2)
+  expect(left).toEqual([undefined, 'device: lost'])
 })
 
 test('runElastic begins random numbers and layers in each call as before the first', async () => {
