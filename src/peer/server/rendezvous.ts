@@ -481,12 +481,14 @@ export class Rendezvous {
   }
 
   private schedulePing(connection: Connection): void {
+    const dueMs = this.env.now() + this.limits.pingMs
     connection.cancelTimer = this.env.after(this.limits.pingMs, () => {
+      // While this process or its machine stood still, what members sent lay unread.
+      const nowMs = this.env.now()
+      connection.heardAtMs = Math.min(nowMs, connection.heardAtMs + nowMs - dueMs)
       // Whom we do not read, we do not hear.
-      if (connection.place?.room.relay?.isPaused(connection.id)) {
-        connection.heardAtMs = this.env.now()
-      }
-      const silentMs = this.env.now() - connection.heardAtMs
+      if (connection.place?.room.relay?.isPaused(connection.id)) connection.heardAtMs = nowMs
+      const silentMs = nowMs - connection.heardAtMs
       if (silentMs >= this.limits.goneMs) {
         const text = `the server heard nothing for ${Math.round(silentMs)} ms`
         this.leave(connection, text, 'ended')

@@ -163,6 +163,18 @@ describe('hostile clients', () => {
     expect(world.closed.has('t0')).toBe(false)
   })
 
+  it('no client is gone because the server stood still', async () => {
+    await world.fill(2)
+    const { env } = world
+    const now = env.now.bind(env)
+    env.now = () => now() + 37_000
+    await env.advance(limits.pingMs)
+    expect([...world.closed]).toEqual([])
+    world.deaf.add('t1')
+    await env.advance(limits.goneMs + limits.pingMs)
+    expect([...world.closed.keys()]).toEqual(['t1'])
+  })
+
   it('messages of a closed connection are ignored', async () => {
     await world.fill(2)
     world.say('t1', { type: 'bye' })
