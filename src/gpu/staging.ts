@@ -47,9 +47,10 @@ export class StagedTensor {
   }
 
   /** Records the copy to a program's input; call `release` after the submit. */
-  record(encoder: GPUCommandEncoder, target: GPUBuffer): void {
+  record(encoder: GPUCommandEncoder, target: GPUBuffer, offset = 0): void {
     this.#isUsed = true
-    if (this.length > 0) encoder.copyBufferToBuffer(this.#buffer, 0, target, 0, this.length * 4)
+    if (this.length > 0)
+      encoder.copyBufferToBuffer(this.#buffer, 0, target, offset, this.length * 4)
   }
 
   /** Releases the memory, which is reused once the device has read it. */

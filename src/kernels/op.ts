@@ -33,6 +33,12 @@ export interface Dispatch {
   readonly wgsl: string
   readonly bindings: readonly Binding[]
   readonly groups: readonly [number, number, number]
+  /** Every `groups` workgroups, counted along x first, write or read these many elements of `operand` and no others, one piece after the other. */
+  readonly pieces?: {
+    readonly operand: Operand
+    readonly groups: number
+    readonly elements: number
+  }
 }
 
 /** What a call becomes on the device. Dispatches run in order; no dispatches means that there is nothing to compute. */
@@ -131,6 +137,8 @@ export interface Op<Attrs = unknown> {
   infer(inputs: readonly TensorType[], attrs: Attrs): TensorType[]
   /** Inputs that the op changes in place. Such an op has side effects and keeps its place in the program. */
   readonly updates?: readonly number[]
+  /** True if it adds to the inputs that it updates, each workgroup to elements of its own: then several runs may be computed together. */
+  readonly addsUp?: boolean
   /** True if the one output is the one input's memory under another shape; such an op has no dispatches. */
   readonly isView?: boolean
   /** True if the one output is the memory of input 0, which `updates` lists. Nothing else may read that input. */

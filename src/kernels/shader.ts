@@ -65,6 +65,7 @@ export function dispatch(options: {
   constants?: Readonly<Record<string, number | { f32: number } | { i32: number }>>
   body: string
   groups: readonly [number, number, number]
+  pieces?: Dispatch['pieces']
 }): Dispatch {
   const variables = options.bindings.map(
     ({ name, access, element = 'f32', count }, index) =>
@@ -87,6 +88,7 @@ export function dispatch(options: {
     wgsl: `${[...enables, ...variables, ...constants].join('\n')}\n\n${halfFunctions(body)}${specialFunctions(body)}${body}`,
     bindings: options.bindings.map(({ name, access, operand }) => ({ name, access, operand })),
     groups: options.groups,
+    pieces: options.pieces,
   }
 }
 

@@ -1,7 +1,8 @@
+import type { Stage, TogetherPass } from '../together-pass.ts'
 import type { WasmBuffer } from './buffer.ts'
 import type { WasmBindGroup, WasmPipeline } from './pipeline.ts'
 import type { Command } from './queue.ts'
-import type { Threads } from './threads.ts'
+import type { StageTask, Threads } from './threads.ts'
 
 /** A command that an encoder records. */
 export interface RecordedCommand extends Command {
@@ -10,48 +11,52 @@ export interface RecordedCommand extends Command {
   readonly problem: string | undefined
 }
 
+type WasmStage = Stage<WasmPipeline, WasmBindGroup>
+
 class Dispatch implements RecordedCommand {
-  readonly #pipeline: WasmPipeline
-  readonly #group: WasmBindGroup
-  readonly #groups: readonly [number, number, number]
+  readonly #stages: readonly WasmStage[]
+  readonly #runs: number
   readonly #threads: Threads
+  readonly #tasks: readonly StageTask[]
   #next = 0
 
-  constructor(
-    pipeline: WasmPipeline,
-    group: WasmBindGroup,
-    groups: readonly [number, number, number],
-    threads: Threads,
-  ) {
-    this.#pipeline = pipeline
-    this.#group = group
-    this.#groups = groups
+  constructor(stages: readonly WasmStage[], runs: number, threads: Threads) {
+    this.#stages = stages
+    this.#runs = runs
     this.#threads = threads
+    this.#tasks = stages.map(({ pipeline, group, groups, groupsAPiece, strides }) => ({
+      pipeline,
+      groups,
+      groupsAPiece,
+      addresses: group.addresses(pipeline.bindings),
+      strides: pipeline.bindings.map((binding) => strides[binding] ?? 0),
+    }))
   }
 
   get label(): string {
-    return this.#pipeline.label
+    return this.#stages[0].pipeline.label
   }
 
   get problem(): string | undefined {
-    for (const { address, label, problem } of this.#group.buffers) {
-      if (problem) return problem
-      if (address === undefined) return `buffer "${label}" can be mapped, but not bound`
-    }
+    for (const { group } of this.#stages)
+      for (const { address, label, problem } of group.buffers) {
+        if (problem) return problem
+        if (address === undefined) return `buffer "${label}" can be mapped, but not bound`
+      }
     return undefined
   }
 
   run(): boolean {
-    const pipeline = this.#pipeline
-    const [x, y, z] = this.#groups
-    const total = x * y * z
+    const [{ pipeline, groups, groupsAPiece }] = this.#stages
+    const [x, y, z] = groups
+    const total = Math.ceil((x * y * z) / groupsAPiece)
     if (this.#threads.isOpen) return this.#threads.finish() && this.#next >= total
     const first = this.#next
-    const count = Math.min(pipeline.part(this.#threads.count), total - first)
+    const part = Math.ceil(pipeline.part(this.#threads.count) / (groupsAPiece * this.#runs))
+    const count = Math.min(part, total - first)
     this.#next += count
     if (count === 0) return true
-    const addresses = this.#group.addresses(pipeline.bindings)
-    return this.#threads.run(pipeline, first, count, this.#groups, addresses) && this.#next >= total
+    return this.#threads.run(this.#tasks, first, count, this.#runs) && this.#next >= total
   }
 }
 
@@ -197,7 +202,7 @@ export class WasmCommandEncoder {
   }
 }
 
-class WasmComputePass {
+class WasmComputePass implements TogetherPass<WasmPipeline, WasmBindGroup> {
   readonly #commands: RecordedCommand[]
   readonly #threads: Threads
   readonly end: () => void
@@ -219,6 +224,11 @@ class WasmComputePass {
   }
 
   dispatchWorkgroups(x: number, y = 1, z = 1): void {
-    this.#commands.push(new Dispatch(this.#pipeline, this.#group, [x, y, z], this.#threads))
+    const stage = { pipeline: this.#pipeline, group: this.#group, groups: [x, y, z] } as const
+    this.dispatchTogether([{ ...stage, groupsAPiece: 1, strides: [] }], 1)
+  }
+
+  dispatchTogether(stages: readonly WasmStage[], runs: number): void {
+    this.#commands.push(new Dispatch(stages, runs, this.#threads))
   }
 }

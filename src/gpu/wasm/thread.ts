@@ -16,6 +16,11 @@ const wordsOfText = 192
 /** Words of a line of the CPU's cache, so that two threads wait for different lines. */
 const lineWords = 16
 const maxAddresses = 32
+const maxStages = 2
+const wordsOfStage = 6
+const stageWords = wordsOfStage + 2 * maxAddresses
+const firstStage = 3 * lineWords + 7
+const bells = Math.ceil((firstStage + maxStages * stageWords + wordsOfText) / lineWords) * lineWords
 
 /** Where the 32-bit words of the control block lie, by which a device's threads share work. */
 export const controlLayout = {
@@ -32,22 +37,25 @@ export const controlLayout = {
   failed: 2 * lineWords,
   /** 1 while the caller sleeps: who changes what it waits for wakes it then. */
   callerSleeps: 2 * lineWords + 1,
-  kernel: 3 * lineWords + 1,
-  /** Past the last workgroup of the task, and how many workgroups a thread takes at once. */
-  end: 3 * lineWords + 2,
-  chunk: 3 * lineWords + 3,
-  groupsX: 3 * lineWords + 4,
-  groupsY: 3 * lineWords + 5,
+  /** Past the last piece of the task, and how many pieces a thread takes at once. */
+  end: 3 * lineWords + 1,
+  chunk: 3 * lineWords + 2,
+  /** For how many runs each piece is computed. */
+  runs: 3 * lineWords + 3,
   /** Scratch memory of thread 0, and bytes to that of the next. */
-  scratch: 3 * lineWords + 6,
-  scratchBytes: 3 * lineWords + 7,
-  /** How many arguments follow: addresses of the buffers. */
-  count: 3 * lineWords + 8,
-  arguments: 3 * lineWords + 9,
-  text: 3 * lineWords + 9 + maxAddresses,
+  scratch: 3 * lineWords + 4,
+  scratchBytes: 3 * lineWords + 5,
+  /** How many stages follow. Of each: the kernel, the workgroups of a piece, all workgroups, those along x and y, how many addresses follow. */
+  stages: 3 * lineWords + 6,
+  firstStage,
+  stageWords,
+  /** Behind a stage: addresses of the buffers, and bytes from each to that of the next run. */
+  addresses: wordsOfStage,
+  strides: wordsOfStage + maxAddresses,
+  text: firstStage + maxStages * stageWords,
   wordsOfText,
   /** How often a thread was woken: two lines for each, as one that is being stopped may still look at its line when another takes its place. */
-  bells: 4 * lineWords + maxAddresses + wordsOfText,
+  bells,
   lineWords,
   /** Reads of a word before a thread sleeps: some 200 µs. Dispatches that the caller runs alone take less, and waking takes some 50 µs. */
   spins: 40_000,
@@ -94,17 +102,24 @@ export function runThread({ memory, address, index, bell, layout: at }: ThreadSt
     }
     if (open === 0) continue
     words[bell + at.works] = 1
-    const run = kernels.get(words[at.kernel])
-    const others = words.subarray(at.arguments, at.arguments + words[at.count])
     try {
       const end = words[at.end]
       const chunk = words[at.chunk]
       const scratch = words[at.scratch] + index * words[at.scratchBytes]
-      while (run) {
-        const group = Atomics.add(words, at.next, chunk)
-        if (group >= end) break
-        const count = Math.min(chunk, end - group)
-        run(group, count, words[at.groupsX], words[at.groupsY], scratch, ...others)
+      for (;;) {
+        const piece = Atomics.add(words, at.next, chunk)
+        if (piece >= end) break
+        const taken = Math.min(chunk, end - piece)
+        for (let i = 0; i < words[at.runs] * words[at.stages]; i++) {
+          const run = Math.floor(i / words[at.stages])
+          const stage = at.firstStage + (i % words[at.stages]) * at.stageWords
+          const [kernel, groupsAPiece, groups, x, y, count] = words.subarray(stage, stage + 6)
+          const first = piece * groupsAPiece
+          const own = Math.min(taken * groupsAPiece, groups - first)
+          const addresses = words.slice(stage + at.addresses, stage + at.addresses + count)
+          for (let j = 0; j < count; j++) addresses[j] += run * words[stage + at.strides + j]
+          if (own > 0) kernels.get(kernel)!(first, own, x, y, scratch, ...addresses)
+        }
       }
     } catch (error) {
       const text = String(error).slice(0, at.wordsOfText)

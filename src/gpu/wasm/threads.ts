@@ -21,6 +21,16 @@ const maxUnused = 200
 const maxTask = 2 ** 23 - 1
 const controlWords = at.bells + 2 * at.maxThreads * at.lineWords
 
+/** A dispatch, or one of several that run piece by piece (gpu/together-pass.ts). */
+export interface StageTask {
+  readonly pipeline: WasmPipeline
+  readonly groups: readonly [number, number, number]
+  readonly groupsAPiece: number
+  readonly addresses: readonly number[]
+  /** By address: from one run to the next. */
+  readonly strides: readonly number[]
+}
+
 /** A worker, and what it has. */
 interface Helper {
   readonly bell: number
@@ -216,57 +226,72 @@ export class Threads {
     return this.#isOpen
   }
 
-  /** Runs `count` workgroups of a dispatch from `first` on. Returns as `finish`; errors: its own. */
-  run(
-    pipeline: WasmPipeline,
-    first: number,
-    count: number,
-    groups: readonly [number, number, number],
-    addresses: readonly number[],
-  ): boolean {
-    const [x, y] = groups
-    const isShared = count > 1 && pipeline.groupMs * count >= minSharedMs
-    const helpers = isShared ? this.#ready.filter((helper) => this.#has(helper, pipeline)) : []
+  /**
+   * Runs `count` pieces of each stage from `first` on, each piece for one of `runs` runs after the other. Returns as `finish`; errors:
+   * its own.
+   */
+  run(stages: readonly StageTask[], first: number, count: number, runs: number): boolean {
+    const [{ pipeline, groupsAPiece }] = stages
+    const groups = groupsAPiece * runs
+    const isShared = count > 1 && pipeline.groupMs * groups * count >= minSharedMs
+    const hasAll = (helper: Helper) =>
+      stages.filter((stage) => this.#has(helper, stage.pipeline)).length === stages.length
+    const helpers = isShared ? this.#ready.filter(hasAll) : []
     if (helpers.length > 0) {
-      this.#share(helpers, pipeline, first, count, groups, addresses)
+      this.#share(helpers, stages, first, count, runs)
       return this.finish()
     }
     const beganMs = performance.now()
-    pipeline.run(first, count, x, y, this.#scratch, ...addresses)
-    pipeline.measured(count, performance.now() - beganMs)
+    // What a stage makes for one run is read before the next run makes its own.
+    const atOnce = stages.length > 1 ? 1 : count
+    for (let piece = first; piece < first + count; piece += atOnce)
+      this.#compute(stages, piece, atOnce, runs)
+    pipeline.measured(groups * count, performance.now() - beganMs)
     return true
+  }
+
+  #compute(stages: readonly StageTask[], piece: number, taken: number, runs: number): void {
+    for (let run = 0; run < runs; run++)
+      for (const { pipeline, groups, groupsAPiece, addresses, strides } of stages) {
+        const [x, y, z] = groups
+        const first = piece * groupsAPiece
+        const count = Math.min(taken * groupsAPiece, x * y * z - first)
+        if (count <= 0) continue
+        const own = run === 0 ? addresses : addresses.map((at, i) => at + run * strides[i])
+        pipeline.run(first, count, x, y, this.#scratch, ...own)
+      }
   }
 
   #share(
     helpers: readonly Helper[],
-    pipeline: WasmPipeline,
+    stages: readonly StageTask[],
     first: number,
     count: number,
-    [x, y]: readonly [number, number, number],
-    addresses: readonly number[],
+    runs: number,
   ): void {
     const words = this.#words
     const end = first + count
-    const chunk = Math.ceil(count / (piecesPerThread * (helpers.length + 1)))
+    const pieces = piecesPerThread * (helpers.length + 1)
+    const chunk = stages.length > 1 ? 1 : Math.ceil(count / pieces)
     Atomics.store(words, at.next, first)
     words[at.end] = end
     words[at.chunk] = chunk
-    words[at.groupsX] = x
-    words[at.groupsY] = y
+    words[at.runs] = runs
     words[at.scratch] = this.#scratch
     words[at.scratchBytes] = this.#scratchBytes
-    this.#give(pipeline.id, addresses, helpers)
+    this.#give(stages, helpers)
     const beganMs = performance.now()
+    const [{ pipeline, groupsAPiece }] = stages
     let own = 0
     try {
       for (;;) {
-        const group = Atomics.add(words, at.next, chunk)
-        if (group >= end) break
-        const taken = Math.min(chunk, end - group)
-        pipeline.run(group, taken, x, y, this.#scratch, ...addresses)
+        const piece = Atomics.add(words, at.next, chunk)
+        if (piece >= end) break
+        const taken = Math.min(chunk, end - piece)
+        this.#compute(stages, piece, taken, runs)
         own += taken
       }
-      if (own > 0) pipeline.measured(own, performance.now() - beganMs)
+      if (own > 0) pipeline.measured(own * groupsAPiece * runs, performance.now() - beganMs)
     } catch (error) {
       this.#thrown = { error }
     }
@@ -311,11 +336,16 @@ export class Threads {
     return false
   }
 
-  #give(kernel: number, args: readonly number[], helpers: readonly Helper[]): void {
+  #give(stages: readonly StageTask[], helpers: readonly Helper[]): void {
     const words = this.#words
-    words[at.kernel] = kernel
-    words[at.count] = args.length
-    words.set(args, at.arguments)
+    words[at.stages] = stages.length
+    for (const [i, { pipeline, groups, groupsAPiece, addresses, strides }] of stages.entries()) {
+      const [x, y, z] = groups
+      const stage = at.firstStage + i * at.stageWords
+      words.set([pipeline.id, groupsAPiece, x * y * z, x, y, addresses.length], stage)
+      words.set(addresses, stage + at.addresses)
+      words.set(strides, stage + at.strides)
+    }
     Atomics.store(words, at.failed, 0)
     this.#isOpen = true
     this.#task = (this.#task % maxTask) + 1
@@ -325,7 +355,9 @@ export class Threads {
 
   #wake({ bell }: Helper): void {
     Atomics.add(this.#words, bell, 1)
-    if (Atomics.load(this.#words, bell + at.sleeps) === 1) Atomics.notify(this.#words, bell)
+    // Once: one that is about to wake up still says that it sleeps.
+    const sleeps = Atomics.exchange(this.#words, bell + at.sleeps, 0)
+    if (sleeps === 1) Atomics.notify(this.#words, bell)
   }
 
   /**

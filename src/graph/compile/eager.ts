@@ -174,7 +174,8 @@ async function runOnGpu(
     const end = options.allowUpdates === false ? prepared.computeEnd : dispatches.length
     for (const [at, { dispatch, bindings }] of dispatches.slice(0, end).entries()) {
       const { pipeline, layout } = await pipelines.get(dispatch)
-      const entries = buffers.entries(gpu, bindings)
+      const bound = buffers.entries(gpu, bindings)
+      const entries = bound.map(({ binding, ...resource }) => ({ binding, resource }))
       gpu.counters.bindGroups++
       gpu.counters.dispatches++
       const encoder = gpu.device.createCommandEncoder({ label: dispatch.label })

@@ -5,6 +5,7 @@ import { type Interval, maxAlive, packIntervals } from '../memory/arena.ts'
 import type { Pool } from '../memory/pool.ts'
 import { type GraphValue, type StoredLeaf, storageOf } from '../trace/value.ts'
 import type { LoweredNode } from './lower.ts'
+import { type Together, togetherOf } from './together.ts'
 
 /** Where a tensor of a program lies. */
 export type Place =
@@ -26,6 +27,8 @@ export interface Plan {
   /** Where a value of the program lies, while it is alive. */
   placeOf(value: GraphValue): Place
   readonly dispatches: readonly PlannedDispatch[]
+  /** By dispatch, of a program with an op that adds to sums: several runs may be computed together. */
+  readonly together: readonly Together[] | undefined
   /** `dispatches` index after the last kernel of each node, by node position. */
   readonly endOfNode: readonly number[]
   /** Sizes of the buffers that intermediates share. */
@@ -139,9 +142,27 @@ export function planMemory(
     }
     endOfNode.push(dispatches.length)
   })
+  const users = (interval: Interval) =>
+    nodes.filter(({ node }) =>
+      [...node.inputs, ...node.outputs].some(
+        (value) => intervals.get(storageOf(value)) === interval,
+      ),
+    ).length
+  const together = nodes.some(({ node }) => node.op.addsUp)
+    ? togetherOf<Interval>(nodes, users, (lowered, at, operand) => {
+        const interval = intervalOf(lowered, at, operand)
+        if (interval) return interval
+        if (operand === 'scalars' || 'scratch' in operand) return 'own'
+        const { node } = lowered
+        const value = 'in' in operand ? node.inputs[operand.in] : node.outputs[operand.out]
+        const { kind } = placeOf(value)
+        return kind === 'pool' || kind === 'stored' ? 'common' : 'own'
+      })
+    : undefined
   return {
     placeOf,
     dispatches,
+    together,
     endOfNode,
     sharedBytes,
     peakBytes: sharedBytes.reduce((sum, bytes) => sum + bytes, 0),

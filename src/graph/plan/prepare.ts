@@ -227,6 +227,8 @@ export function traceStep(
   if (trace.reached.size > 0) trace.refusals.push(refuseOtherGradients(traced))
   const { nodes, find } = (useNaiveKernels ? withoutRewrites : rewrite)({ nodes: traced, kept })
 
+  addAtOnce(nodes)
+
   const fixed = new Map<GraphValue, Place>()
   for (const { node, pool } of trace.reductions) {
     fixed.set(node.outputs[0], { kind: 'pool', pool, start: 0 })
@@ -278,6 +280,15 @@ export function traceStep(
         .map((node, i) => [node, i]),
     ),
     gradientNode,
+  }
+}
+
+/** Moves each op that adds to sums behind what makes its input, which is still near the processor then and need not be kept. */
+function addAtOnce(nodes: GraphNode[]): void {
+  for (const node of nodes.filter(({ op }) => op.addsUp).reverse()) {
+    nodes.splice(nodes.indexOf(node), 1)
+    const made = Math.max(...node.inputs.map((value) => nodes.indexOf(makerOf(value)!)))
+    nodes.splice(made + 1, 0, node)
   }
 }
 

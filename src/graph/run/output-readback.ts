@@ -14,8 +14,10 @@ export class OutputReadback {
   readonly #outputs: Prepared['outputs']
   readonly #offsets: readonly number[]
   readonly #staging: GPUBuffer
+  /** Of the outputs of one run. */
+  readonly #bytes: number
 
-  constructor(gpu: Gpu, { outputs }: Prepared, label: string) {
+  constructor(gpu: Gpu, { outputs }: Prepared, label: string, runs = 1) {
     this.#gpu = gpu
     this.#outputs = outputs
     let bytes = 0
@@ -24,8 +26,9 @@ export class OutputReadback {
       bytes += countElements(type.shape) * 4
       return offset
     })
+    this.#bytes = bytes
     const usage = bufferUsage.MAP_READ | bufferUsage.COPY_DST
-    this.#staging = gpu.createBuffer(label, bytes, usage)
+    this.#staging = gpu.createBuffer(label, bytes * runs, usage)
   }
 
   get sizeBytes(): number {
@@ -33,25 +36,34 @@ export class OutputReadback {
   }
 
   /** Records the copies out of the program's buffers. */
-  copy(encoder: GPUCommandEncoder, buffers: ProgramBuffers): void {
+  copy(encoder: GPUCommandEncoder, buffers: ProgramBuffers, runs = 1): void {
     this.#outputs.forEach(({ type }, i) => {
       const bytes = countElements(type.shape) * 4
       if (bytes === 0) return
-      encoder.copyBufferToBuffer(buffers.outputs[i], 0, this.#staging, this.#offsets[i], bytes)
+      const from = buffers.outputs[i]
+      for (let run = 0; run < runs; run++) {
+        const to = run * this.#bytes + this.#offsets[i]
+        const offset = run * buffers.strideOf(from)
+        encoder.copyBufferToBuffer(from, offset, this.#staging, to, bytes)
+      }
     })
   }
 
-  /** The outputs, once what was submitted has run. errors: the device's first error, where there was one. */
-  async read(): Promise<RunOutputs> {
+  /** The outputs of each run, once what was submitted has run. errors: the device's first error, where there was one. */
+  async read(runs = 1): Promise<RunOutputs[]> {
     await mapped(this.#gpu, this.#staging)
     const bytes = this.#staging.getMappedRange()
-    const outputs: RunOutputs = {}
-    this.#outputs.forEach(({ name, type }, i) => {
-      const array = hostArrays[type.dtype as HostDType]
-      outputs[name] = new array(bytes, this.#offsets[i], countElements(type.shape)).slice()
+    const all = Array.from({ length: runs }, (_, run) => {
+      const outputs: RunOutputs = {}
+      this.#outputs.forEach(({ name, type }, i) => {
+        const array = hostArrays[type.dtype as HostDType]
+        const offset = run * this.#bytes + this.#offsets[i]
+        outputs[name] = new array(bytes, offset, countElements(type.shape)).slice()
+      })
+      return outputs
     })
     this.#staging.unmap()
-    return outputs
+    return all
   }
 
   destroy(): void {

@@ -1,6 +1,7 @@
 import type { Gpu } from '../../gpu/device.ts'
 import type { StagedTensor } from '../../gpu/staging.ts'
 import { bufferUsage } from '../../gpu/usage.ts'
+import { ceilDiv } from '../../kernels/shader.ts'
 import { countElements, type TensorType } from '../../util/shape.ts'
 import type { Place, PlannedDispatch } from '../plan/plan.ts'
 import type { Prepared } from '../plan/prepare.ts'
@@ -13,30 +14,87 @@ import {
 } from '../plan/step-program.ts'
 
 /** Staged inputs of one run, each with the buffer that it goes to. */
-export type StagedInputs = readonly { readonly staged: StagedTensor; readonly buffer: GPUBuffer }[]
+export type StagedInputs = readonly {
+  readonly staged: StagedTensor
+  readonly buffer: GPUBuffer
+  readonly offset: number
+}[]
 
-/** Inputs, scalars, intermediates and outputs of a program on the device. */
+/** A binding and what it binds. */
+export type BoundBuffer = Required<GPUBufferBinding> & Pick<GPUBindGroupEntry, 'binding'>
+
+/** Copies of a buffer lie at multiples of this, WebGPU's binding alignment. units: bytes. */
+const copyAlignment = 256
+
+/** Inputs, scalars, intermediates and outputs of a program on the device: one copy for each run that is computed together with others. */
 export class ProgramBuffers {
   readonly inputs = new Map<string, { buffer: GPUBuffer; type: TensorType }>()
-  readonly outputs: GPUBuffer[]
-  readonly scalars: GPUBuffer
+  outputs: readonly GPUBuffer[] = []
+  scalars!: GPUBuffer
   readonly scalarValues: Float32Array<ArrayBuffer>
-  readonly #shared: GPUBuffer[]
+  copies = 0
+  readonly #gpu: Gpu
+  readonly #prepared: Prepared
+  #shared: readonly GPUBuffer[] = []
+  /** From a copy to the next. */
+  readonly #strides = new Map<GPUBuffer, number>()
 
   constructor(gpu: Gpu, prepared: Prepared) {
-    const storage = bufferUsage.STORAGE | bufferUsage.COPY_DST | bufferUsage.COPY_SRC
-    for (const [name, type] of Object.entries(prepared.inputs)) {
-      const sizeBytes = countElements(type.shape) * 4
-      this.inputs.set(name, { buffer: gpu.createBuffer(`input ${name}`, sizeBytes, storage), type })
-    }
-    this.outputs = prepared.outputs.map(({ name, type }) =>
-      gpu.createBuffer(`output ${name}`, countElements(type.shape) * 4, storage),
-    )
+    this.#gpu = gpu
+    this.#prepared = prepared
     this.scalarValues = new Float32Array(Math.max(1, prepared.trace.scalars.size))
-    this.scalars = gpu.createBuffer('step scalars', this.scalarValues.byteLength, storage)
-    this.#shared = prepared.plan.sharedBytes.map((sizeBytes, i) =>
-      gpu.createBuffer(`intermediates ${i}`, sizeBytes, storage),
-    )
+    this.resize(1)
+  }
+
+  /** Makes so many copies, of zeros; bind groups that there are do not hold any more. errors: `gpu.limit`, and then all is as before. */
+  resize(copies: number): void {
+    const prepared = this.#prepared
+    const before = this.#all
+    const made: GPUBuffer[] = []
+    const strides = new Map<GPUBuffer, number>()
+    const usage = bufferUsage.STORAGE | bufferUsage.COPY_DST | bufferUsage.COPY_SRC
+    const make = (label: string, sizeBytes: number) => {
+      const stride = copies === 1 ? sizeBytes : ceilDiv(sizeBytes, copyAlignment) * copyAlignment
+      const buffer = this.#gpu.createBuffer(label, stride * copies, usage)
+      made.push(buffer)
+      strides.set(buffer, stride)
+      return buffer
+    }
+    try {
+      const inputs = Object.entries(prepared.inputs).map(([name, type]) => {
+        const buffer = make(`input ${name}`, countElements(type.shape) * 4)
+        return [name, { buffer, type }] as const
+      })
+      const outputs = prepared.outputs.map(({ name, type }) =>
+        make(`output ${name}`, countElements(type.shape) * 4),
+      )
+      const scalars = make('step scalars', this.scalarValues.byteLength)
+      const shared = prepared.plan.sharedBytes.map((sizeBytes, i) =>
+        make(`intermediates ${i}`, sizeBytes),
+      )
+      for (const [name, input] of inputs) this.inputs.set(name, input)
+      Object.assign(this, { outputs, scalars })
+      this.#shared = shared
+    } catch (error) {
+      for (const buffer of made) buffer.destroy()
+      throw error
+    }
+    for (const buffer of before) {
+      this.#strides.delete(buffer)
+      buffer.destroy()
+    }
+    for (const [buffer, stride] of strides) this.#strides.set(buffer, stride)
+    this.copies = copies
+  }
+
+  get #all(): GPUBuffer[] {
+    const inputs = [...this.inputs.values()].map(({ buffer }) => buffer)
+    return this.scalars ? [...inputs, ...this.outputs, ...this.#shared, this.scalars] : []
+  }
+
+  /** Bytes from a copy to the next; 0 for what there is once. */
+  strideOf(buffer: GPUBuffer): number {
+    return this.#strides.get(buffer) ?? 0
   }
 
   /** The buffer and byte offset of a place. */
@@ -59,11 +117,11 @@ export class ProgramBuffers {
     }
   }
 
-  /** Returns the entries of a dispatch's bind group. */
-  entries(gpu: Gpu, bindings: PlannedDispatch['bindings']): GPUBindGroupEntry[] {
+  /** Returns what a dispatch binds. */
+  entries(gpu: Gpu, bindings: PlannedDispatch['bindings']): BoundBuffer[] {
     return bindings.map(({ place, sizeBytes }, binding) => {
       const { buffer, offset } = this.locate(gpu, place)
-      return { binding, resource: { buffer, offset, size: sizeBytes || buffer.size } }
+      return { binding, buffer, offset, size: sizeBytes || this.strideOf(buffer) || buffer.size }
     })
   }
 
@@ -79,21 +137,23 @@ export class ProgramBuffers {
     inputs: RunInputs | undefined,
     scalars: Readonly<Record<string, number>>,
     isCounted = true,
+    copy = 0,
   ): StagedInputs {
     const given = inputs ? checkInputs(prepared, inputs) : []
-    const staged = this.writeInputs(gpu, given)
+    const staged = this.writeInputs(gpu, given, copy)
     fillScalars(prepared, scalars, inputs && onHost(given), this.scalarValues, isCounted)
-    gpu.write(this.scalars, this.scalarValues)
+    gpu.write(this.scalars, this.scalarValues, copy * this.strideOf(this.scalars))
     return staged
   }
 
   /** Writes the inputs; returns the staged ones, whose copies the run records first. */
-  writeInputs(gpu: Gpu, inputs: CheckedInputs): StagedInputs {
-    const stagedInputs: { staged: StagedTensor; buffer: GPUBuffer }[] = []
+  writeInputs(gpu: Gpu, inputs: CheckedInputs, copy = 0): StagedInputs {
+    const stagedInputs: { staged: StagedTensor; buffer: GPUBuffer; offset: number }[] = []
     for (const [name, data] of inputs) {
       const { buffer } = this.inputs.get(name)!
-      if (ArrayBuffer.isView(data)) gpu.write(buffer, data)
-      else stagedInputs.push({ staged: data, buffer })
+      const offset = copy * this.strideOf(buffer)
+      if (ArrayBuffer.isView(data)) gpu.write(buffer, data, offset)
+      else stagedInputs.push({ staged: data, buffer, offset })
     }
     return stagedInputs
   }
@@ -108,7 +168,6 @@ export class ProgramBuffers {
   }
 
   destroy(): void {
-    for (const { buffer } of this.inputs.values()) buffer.destroy()
-    for (const buffer of [...this.outputs, ...this.#shared, this.scalars]) buffer.destroy()
+    for (const buffer of this.#all) buffer.destroy()
   }
 }

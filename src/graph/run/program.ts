@@ -52,6 +52,18 @@ interface SharedStep {
   readonly exchange: StepExchange
 }
 
+/** Runs that are computed together once the call that began the first one has ended. */
+interface Batch {
+  readonly beganMs: number
+  runs: number
+  readonly staged: StagedInputs[number][]
+  readonly outputs: Promise<readonly RunOutputs[]>
+  readonly begin: (outputs: Promise<readonly RunOutputs[]>) => void
+}
+
+/** Inputs and intermediates of runs that are computed together take at most this much: more is no faster. units: bytes. */
+const togetherBytes = 2 ** 26
+
 /** How many runs may be under way before the next one waits for the oldest. */
 const runsInFlight = 3
 
@@ -83,6 +95,10 @@ export class GpuProgram implements StepProgram {
   #latest: Promise<unknown> | undefined
   /** With one rank: where a run is cut into submits. */
   #cuts: readonly number[] = []
+  /** True if it changes nothing but sums, so that several runs may be computed together, dispatch by dispatch. On a GPU none are. */
+  readonly #isSum: boolean
+  /** Runs that wait for others. */
+  #batch: Batch | undefined
   #runs = 0
   /** Of the run under way: idle, until others have what it needs. */
   #waitedMs = 0
@@ -120,6 +136,11 @@ export class GpuProgram implements StepProgram {
       this.#timer = PhaseTimer.of(gpu, this.#shared ? computeRanges(prepared) : prepared.phases)
     }
     for (const { update } of prepared.updates) update.bucket.addProgram()
+    this.#isSum =
+      gpu.id.type === 'cpu' &&
+      prepared.plan.together !== undefined &&
+      prepared.nodes.every(({ op }) => op.addsUp || !op.updates) &&
+      !(this.#shared ?? this.#syncPoints ?? this.#crossings ?? this.#profile ?? this.#check)
   }
 
   /** Compiles all pipelines in parallel and makes the program's buffers. errors: `gpu.compile`, `gpu.limit`, `gpu.validation`. */
@@ -183,7 +204,60 @@ export class GpuProgram implements StepProgram {
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>> = {},
   ): Promise<RunOutputs> {
-    return this.#begin(inputs, scalars)
+    return this.#isSum ? this.#join(inputs, scalars) : this.#begin(inputs, scalars)
+  }
+
+  /** Has a run computed together with those that are begun in the same task. */
+  async #join(inputs: RunInputs, scalars: Readonly<Record<string, number>>): Promise<RunOutputs> {
+    const gpu = this.#gpu
+    gpu.check()
+    if (this.#batch?.runs === this.#buffers.copies) {
+      this.#beginBatch(this.#batch)
+      this.#makeRoom()
+    }
+    const beganMs = performance.now()
+    const at = this.#batch?.runs ?? 0
+    const staged = this.#buffers.write(gpu, this.prepared, inputs, scalars, true, at)
+    const batch = this.#batch ?? this.#newBatch(beganMs)
+    batch.staged.push(...staged)
+    batch.runs++
+    const outputs = batch.outputs.then((all) => this.#timed(all[at], batch.beganMs))
+    gpu.begin(outputs)
+    return outputs
+  }
+
+  #newBatch(beganMs: number): Batch {
+    let begin: Batch['begin'] = () => undefined
+    const outputs = new Promise<readonly RunOutputs[]>((resolve) => {
+      begin = resolve
+    })
+    const batch: Batch = { beganMs, runs: 0, staged: [], outputs, begin }
+    this.#batch = batch
+    queueMicrotask(() => this.#beginBatch(batch))
+    return batch
+  }
+
+  #beginBatch(batch: Batch): void {
+    if (this.#batch !== batch) return
+    this.#batch = undefined
+    this.#dispatches.bind()
+    this.#timer?.begin()
+    const { runs, staged, beganMs } = batch
+    const readback = new OutputReadback(this.#gpu, this.prepared, 'readback of outputs', runs)
+    const running = this.#runAlone(staged, readback, beganMs, runs)
+    batch.begin(running.finally(() => readback.destroy()))
+  }
+
+  /** Doubles how many runs are computed together, where there is memory. */
+  #makeRoom(): void {
+    const { copies, ioBytes, intermediateBytes } = this.#buffers
+    if (2 * (ioBytes + intermediateBytes) > togetherBytes) return
+    try {
+      this.#buffers.resize(2 * copies)
+      this.#dispatches.forget()
+    } catch {
+      // Fewer are computed together.
+    }
   }
 
   async shadow(scalars: Readonly<Record<string, number>> = {}): Promise<void> {
@@ -215,7 +289,7 @@ export class GpuProgram implements StepProgram {
     else if (this.#syncPoints) this.prepared.trace.syncPoints!.beginStep()
     const running = this.#shared
       ? this.#runSynchronized(this.#shared, staged, readback, began, !inputs)
-      : this.#runAlone(staged, readback, began)
+      : this.#runAlone(staged, readback, began).then(([outputs]) => outputs)
     const watched = this.#profile ? this.#profile.watch(running, began) : running
     const outputs = watched.then((values) => this.#timed(values, began))
     const ended = outputs.finally(() => {
@@ -245,7 +319,7 @@ export class GpuProgram implements StepProgram {
     this.#crossings?.begin(wires)
     const running = this.#runAlone(staged, this.#readbacks[0], began)
     gpu.begin(running)
-    const outputs = await running
+    const [outputs] = await running
     await this.#crossings?.ended()
     return this.#timed(outputs, began)
   }
@@ -267,13 +341,15 @@ export class GpuProgram implements StepProgram {
     for (const readback of this.#readbacks) readback.destroy()
   }
 
+  /** `runs`: computed together. Returns the outputs of each. */
   async #runAlone(
     staged: StagedInputs,
     readback: OutputReadback,
     began: number,
-  ): Promise<RunOutputs> {
+    runs = 1,
+  ): Promise<RunOutputs[]> {
     let encoder = this.#gpu.device.createCommandEncoder()
-    for (const input of staged) input.staged.record(encoder, input.buffer)
+    for (const input of staged) input.staged.record(encoder, input.buffer, input.offset)
     const { stops } = this.prepared
     this.#waitedMs = 0
     const watch =
@@ -282,7 +358,7 @@ export class GpuProgram implements StepProgram {
       let start = 0
       for (const stop of stops) {
         if (stop.kind === 'watch' && !watch) continue
-        if (stop.end > start) this.#encode(encoder, start, stop.end)
+        if (stop.end > start) this.#encode(encoder, start, stop.end, runs)
         const held = this.#hold(stop, encoder, false, watch?.around(stop))
         // A sync point may wait for its staging buffer before it submits; all other stops submit at once.
         if (stop.kind === 'begin') await held
@@ -292,7 +368,7 @@ export class GpuProgram implements StepProgram {
         watch?.ready()
         start = stop.end
       }
-      this.#encode(encoder, start, this.#dispatches.count)
+      this.#encode(encoder, start, this.#dispatches.count, runs)
     } else if (this.#check) {
       this.#gpu.submit(encoder)
       await this.#check.run((own, from, to) => this.#encode(own, from, to))
@@ -305,15 +381,15 @@ export class GpuProgram implements StepProgram {
         encoder = this.#gpu.device.createCommandEncoder()
         start = cut
       }
-      this.#encode(encoder, start, this.#dispatches.count)
+      this.#encode(encoder, start, this.#dispatches.count, runs)
     }
-    readback.copy(encoder, this.#buffers)
+    readback.copy(encoder, this.#buffers, runs)
     this.#timer?.resolve(encoder)
     this.#gpu.submit(encoder)
     watch?.submitted({ phase: this.prepared.phases.at(-1)?.phase ?? 'forward', task: undefined })
     for (const input of staged) input.staged.release()
     this.encodeMs = performance.now() - began
-    const [outputs, deviceMs] = await Promise.all([readback.read(), this.#timer?.read()])
+    const [outputs, deviceMs] = await Promise.all([readback.read(runs), this.#timer?.read()])
     // The cpu gives way within a submit.
     if (deviceMs && this.#gpu.id.type !== 'cpu')
       this.#cuts = submitCuts(this.prepared.phases, deviceMs)
@@ -395,7 +471,7 @@ export class GpuProgram implements StepProgram {
     })
     // With joint nodes, outputs are copied behind them: mapping the staging buffer earlier would be an error.
     if (joint.length > 0) await updated
-    const [outputs] = await Promise.all([readback.read(), updated, this.#timer?.read()])
+    const [[outputs]] = await Promise.all([readback.read(), updated, this.#timer?.read()])
     return exchange.averageOutputs(outputs)
   }
 
@@ -418,7 +494,7 @@ export class GpuProgram implements StepProgram {
     return outputs
   }
 
-  #encode(encoder: GPUCommandEncoder, start: number, end: number): void {
+  #encode(encoder: GPUCommandEncoder, start: number, end: number, runs = 1): void {
     if (this.#profile?.isTiming) {
       for (let i = start; i < end; i++)
         this.#dispatches.encode(encoder, i, i + 1, this.#profile.pass(i))
@@ -426,8 +502,8 @@ export class GpuProgram implements StepProgram {
     }
     const timed = this.#timer?.passes(start, end) ?? []
     for (const { start, end, descriptor } of timed)
-      this.#dispatches.encode(encoder, start, end, descriptor)
-    if (timed.length === 0) this.#dispatches.encode(encoder, start, end)
+      this.#dispatches.encode(encoder, start, end, descriptor, runs)
+    if (timed.length === 0) this.#dispatches.encode(encoder, start, end, undefined, runs)
   }
 }
 

@@ -37,11 +37,13 @@ const lower = ({ inputs, attrs }: OpCall<EncodeAttrs>, lanes?: number): Lowering
   const length = countElements(gradient.shape)
   const blocks = blocksOf(length)
   if (blocks === 0) return { dispatches: [] }
-  const groups = linearGroups(lanes === 64 ? blocks : ceilDiv(blocks, 64))
+  // With vectors a workgroup has one block, so that few wait for what makes the gradient.
+  const perGroup = lanes === 1 ? 64 : 1
+  const groups = linearGroups(ceilDiv(blocks, perGroup))
   const { slot } = attrs.first
-  const one = `@compute @workgroup_size(64)
+  const one = `@compute @workgroup_size(${perGroup})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let block = (group.y * GROUPS_X + group.x) * 64u + thread;
+  let block = (group.y * GROUPS_X + group.x) * ${perGroup}u + thread;
   if (block >= BLOCKS) { return; }
   let is_first = scalars[${slot}u] > 0.0;
   note(block, ${lanes ? 'encode_lane(block, 0u, is_first)' : 'encode_block(block, is_first)'}, is_first);
@@ -73,6 +75,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         },
         body: `${marks}\n${lanes ? wgsl : wide}\n${lanes === 64 ? several : one}`,
         groups,
+        ...(!lanes && { pieces: { operand: { in: 2 }, groups: 1, elements: blockElements } }),
       }),
     ],
   }
@@ -97,6 +100,7 @@ function roundEven(x: number): number {
 export const encode = defineOp<EncodeAttrs>({
   name: 'encode',
   updates: [0, 1],
+  addsUp: true,
   infer([total, marks, gradient, exponents]) {
     const length = countElements(gradient.shape)
     const expected = [tensorType([length], 'i32'), tensorType([blocksOf(length)], 'i32')]

@@ -225,6 +225,11 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
     ],
     body,
     groups: [groups[0], groups[1], products * slices],
+    // Rows of workgroups make rows of c, where its rows lie one after the other.
+    pieces:
+      isBatched || lanes === 'm' || target.lead > n
+        ? undefined
+        : { operand: { out: 0 }, groups: groups[0], elements: size[1] * rows * n },
   })
   if (!isSplit)
     return {

@@ -210,7 +210,11 @@ test('parts of a dispatch double up to a millisecond where other threads compute
 })
 
 /** A thread that computes nothing. `onTask`: it is woken and there is a task. Returns how often it was woken. */
-function stubThread(onTask = (_words: Int32Array, _open: number): void => undefined, loads = true) {
+function stubThread(
+  onTask = (_words: Int32Array, _open: number): void => undefined,
+  loads = true,
+  sleepsAgain = true,
+) {
   let woken = () => 0
   class Idle extends EventTarget {
     postMessage({ memory, address, bell, layout }: ThreadStart) {
@@ -219,6 +223,8 @@ function stubThread(onTask = (_words: Int32Array, _open: number): void => undefi
       words[bell + layout.sleeps] = 1
       woken = () => words[bell]
       vi.spyOn(Atomics, 'notify').mockImplementation(() => {
+        // Who wakes it says so, and it sleeps again.
+        if (sleepsAgain) words[bell + layout.sleeps] = 1
         if (loads) words[bell + layout.load] = 0
         if (words[layout.open] > 0) onTask(words, layout.open)
         return 1
@@ -247,6 +253,23 @@ test.each([
     expect(new Set(await words(gpu, buffer))).toEqual(new Set([1]))
     expect(wait).not.toHaveBeenCalled()
     expect(wakes() > 1).toBe(loads)
+  } finally {
+    vi.unstubAllGlobals()
+  }
+})
+
+test('a thread that is about to wake up is not woken again', async () => {
+  const wakes = stubThread(undefined, true, false)
+  try {
+    const gpu = await open(2)
+    const slow = await kernel(gpu, 'slow')
+    const buffer = gpu.createBuffer('numbers', 4 * 4000, storage)
+    const encoder = gpu.device.createCommandEncoder()
+    slow(encoder, buffer, 4000)
+    gpu.submit(encoder)
+    await words(gpu, buffer)
+    expect(wakes()).toBeGreaterThan(1)
+    expect(Atomics.notify).toHaveBeenCalledTimes(1)
   } finally {
     vi.unstubAllGlobals()
   }
