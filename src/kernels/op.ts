@@ -1,4 +1,4 @@
-import type { TensorType } from '../util/shape.ts'
+import { type Shape, type TensorType, tensorType } from '../util/shape.ts'
 
 /**
  * What an op is: its shapes, its kernels, its gradient, its reference and its cases, all in one descriptor.
@@ -187,3 +187,16 @@ export type OpKernels<Attrs = unknown> = Pick<Op<Attrs>, 'name' | 'variants' | '
 
 /** Returns the descriptor, with its attrs' type inferred. */
 export const defineOp = <Attrs>(op: Op<Attrs>): Op<Attrs> => op
+
+/** A case by its inputs' shapes; types where they are not of f32. */
+export const caseOf = <Attrs>(
+  name: string,
+  inputs: readonly (Shape | TensorType)[],
+  attrs: Attrs,
+  more: Omit<Case<Attrs>, 'name' | 'inputs' | 'attrs'> = {},
+): Case<Attrs> => ({
+  name,
+  inputs: inputs.map((one) => ('dtype' in one ? one : tensorType(one))),
+  attrs,
+  ...more,
+})

@@ -1,13 +1,9 @@
-import { tensorType } from '../../util/shape.ts'
 import { converted } from '../map/map.ts'
 import { defineOp, type Op } from '../op.ts'
 import { conv2d } from './conv2d.ts'
-import { conv2dGradInput } from './conv2d-grad-input.ts'
+import { conv2dGradInput, gradInputCases } from './conv2d-grad-input.ts'
 import { conv2dGradWeight } from './conv2d-grad-weight.ts'
 import { type ConvGradInputAttrs, windowOf } from './geometry.ts'
-
-const plain = { stride: [1, 1], padding: [0, 0], epilogue: [] } as const
-const bias = [{ fn: 'add', args: [{ input: 0 }, { input: 1 }] }] as const
 
 /**
  * y = the transpose of a convolution applied to x, then the epilogue: the kernels of that convolution's gradient by its input.
@@ -37,39 +33,16 @@ export const convTranspose2d: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAtt
         : undefined,
     ]
   },
-  cases: [
-    {
-      name: 'one element',
-      inputs: [tensorType([1, 1, 1, 1]), tensorType([1, 1, 1, 1])],
-      attrs: { ...plain, inputShape: [1, 1, 1, 1] },
-    },
-    {
-      name: 'stride 2, output padding 1, 6->5, bias',
-      inputs: [tensorType([2, 6, 5, 4]), tensorType([6, 5, 3, 3]), tensorType([5, 1, 1])],
-      attrs: { stride: [2, 2], padding: [1, 1], inputShape: [2, 5, 10, 8], epilogue: bias },
-    },
-    {
-      name: '2 groups, dilation 2x1, stride 1x3',
-      inputs: [tensorType([3, 4, 4, 3]), tensorType([4, 3, 2, 3])],
-      attrs: {
-        stride: [1, 3],
-        padding: [0, 1],
-        dilation: [2, 1],
-        groups: 2,
-        inputShape: [3, 6, 6, 7],
-        epilogue: [],
-      },
-    },
-    {
-      name: 'an empty batch',
-      inputs: [tensorType([0, 4, 3, 3]), tensorType([4, 2, 2, 2])],
-      attrs: { ...plain, inputShape: [0, 2, 4, 4] },
-    },
-    {
-      name: 'huge',
-      inputs: [tensorType([2, 3, 4, 5]), tensorType([3, 2, 4, 4])],
-      attrs: { stride: [2, 2], padding: [1, 1], inputShape: [2, 2, 8, 10], epilogue: [] },
-      fill: 'huge',
-    },
-  ],
+  cases: gradInputCases(undefined, [
+    ['one element', [1, 1, 1, 1], [1, 1, 1, 1]],
+    ['stride 2, 6->5', [2, 5, 10, 8], [6, 5, 3, 3], { stride: [2, 2], padding: [1, 1] }],
+    [
+      '2 groups, dilation 2x1, stride 1x3',
+      [3, 6, 6, 7],
+      [4, 3, 2, 3],
+      { stride: [1, 3], padding: [0, 1], dilation: [2, 1], groups: 2 },
+    ],
+    ['an empty batch', [0, 2, 4, 4], [4, 2, 2, 2]],
+    ['huge', [2, 2, 8, 10], [3, 2, 4, 4], { stride: [2, 2], padding: [1, 1] }, 'huge'],
+  ]),
 })

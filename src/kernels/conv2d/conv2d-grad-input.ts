@@ -1,7 +1,10 @@
 import { tensorType } from '../../util/shape.ts'
 import { storedAs } from '../half.ts'
+import { singleStep } from '../map/rules/rule.ts'
 import { defineOp, type Op, type OpCall } from '../op.ts'
 import { ceilDiv } from '../shader.ts'
+import type { Step } from '../steps.ts'
+import { asHalf, type ConvRow, convCases } from './cases.ts'
 import { conv2dGradInputReference } from './conv2d.ref.ts'
 import naiveWgsl from './conv2d-grad-input-naive.wgsl?raw'
 import { applyEpilogue } from './epilogue.ts'
@@ -83,8 +86,7 @@ function asTiled(call: OpCall<ConvGradInputAttrs>): TiledConv[] {
 const greatestCommonDivisor = (a: number, b: number): number =>
   b === 0 ? a : greatestCommonDivisor(b, a % b)
 
-const plain = { stride: [1, 1], padding: [0, 0], epilogue: [] } as const
-const same3 = { stride: [1, 1], padding: [1, 1], epilogue: [] } as const
+const strided = { stride: [2, 2], padding: [1, 1] } as const
 
 /** dx [N,C,H,W] of conv2d from dy [N,O,OH,OW] and w [O,C/groups,KH,KW], then the epilogue. source: torch.nn.grad.conv2d_input */
 export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAttrs>({
@@ -132,136 +134,32 @@ export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAtt
     because: 'O*KH*KW products of normal numbers summed in f32; terms cancel',
   },
   cases: [
-    {
-      name: 'f16, stride 2, 4->3, 9x7',
-      inputs: [tensorType([2, 4, 5, 4], 'f16'), tensorType([4, 3, 3, 3], 'f16')],
-      attrs: { stride: [2, 2], padding: [1, 1], inputShape: [2, 3, 9, 7], epilogue: [] },
-    },
-    {
-      name: 'f16 to f16, stride 2x1, 4->3, 7x6',
-      inputs: [tensorType([2, 4, 4, 6], 'f16'), tensorType([4, 3, 3, 3], 'f16')],
-      attrs: {
-        stride: [2, 1],
-        padding: [1, 1],
-        inputShape: [2, 3, 7, 6],
-        epilogue: [],
-        half: true,
-      },
-    },
-    {
-      name: 'one element',
-      inputs: [tensorType([1, 1, 1, 1]), tensorType([1, 1, 1, 1])],
-      attrs: { ...plain, inputShape: [1, 1, 1, 1] },
-    },
-    {
-      name: 'MNIST layer 2, 2 images, relu gradient linked in',
-      inputs: [
-        tensorType([2, 32, 14, 14]),
-        tensorType([32, 16, 3, 3]),
-        tensorType([2, 16, 14, 14]),
-      ],
-      attrs: {
-        ...same3,
-        inputShape: [2, 16, 14, 14],
-        epilogue: [{ fn: 'reluGrad', args: [{ input: 0 }, { input: 1 }] }],
-      },
-    },
-    {
-      name: 'one input channel, 28x28',
-      inputs: [tensorType([2, 5, 28, 28]), tensorType([5, 1, 3, 3])],
-      attrs: { ...same3, inputShape: [2, 1, 28, 28] },
-    },
-    {
-      name: 'nothing divides: 5->7, 9x11, kernel 3x2, stride 2x3, padding 2x1',
-      inputs: [tensorType([3, 7, 6, 4]), tensorType([7, 5, 3, 2])],
-      attrs: { stride: [2, 3], padding: [2, 1], inputShape: [3, 5, 9, 11], epilogue: [] },
-    },
-    {
-      name: 'stride 2, kernel 3, padding 1, residual linked in',
-      inputs: [tensorType([2, 8, 7, 4]), tensorType([8, 5, 3, 3]), tensorType([2, 5, 13, 8])],
-      attrs: {
-        stride: [2, 2],
-        padding: [1, 1],
-        inputShape: [2, 5, 13, 8],
-        epilogue: [{ fn: 'add', args: [{ input: 0 }, { input: 1 }] }],
-      },
-    },
-    {
-      name: 'padding above the kernel',
-      inputs: [tensorType([2, 5, 4, 7]), tensorType([5, 2, 3, 3])],
-      attrs: { stride: [1, 1], padding: [2, 3], inputShape: [2, 2, 2, 3], epilogue: [] },
-    },
-    {
-      name: 'kernel 1x7 without padding',
-      inputs: [tensorType([2, 4, 5, 11]), tensorType([4, 4, 1, 7])],
-      attrs: { ...plain, inputShape: [2, 4, 5, 17] },
-    },
-    {
-      name: 'stride above the kernel leaves pixels without gradient',
-      inputs: [tensorType([2, 3, 4, 3]), tensorType([3, 2, 2, 2])],
-      attrs: { stride: [3, 4], padding: [1, 0], inputShape: [2, 2, 10, 10], epilogue: [] },
-    },
-    {
-      name: 'dilation 2x3, stride 1x2, 3<-5, 11x13',
-      inputs: [tensorType([2, 5, 11, 7]), tensorType([5, 3, 3, 3])],
-      attrs: {
-        stride: [1, 2],
-        padding: [2, 3],
-        dilation: [2, 3],
-        inputShape: [2, 3, 11, 13],
-        epilogue: [],
-      },
-    },
-    {
-      name: 'dilation 2, stride 2: every second pixel has no tap',
-      inputs: [tensorType([2, 4, 4, 4]), tensorType([4, 3, 3, 2])],
-      attrs: {
-        stride: [2, 2],
-        padding: [1, 0],
-        dilation: [2, 2],
-        inputShape: [2, 3, 9, 9],
-        epilogue: [],
-      },
-    },
-    {
-      name: '3 groups of 2<-3, uneven padding, residual linked in',
-      inputs: [tensorType([2, 9, 7, 6]), tensorType([9, 2, 2, 3]), tensorType([2, 6, 7, 6])],
-      attrs: {
-        stride: [1, 1],
-        padding: [0, 1],
-        paddingEnd: [1, 1],
-        groups: 3,
-        inputShape: [2, 6, 7, 6],
-        epilogue: [{ fn: 'add', args: [{ input: 0 }, { input: 1 }] }],
-      },
-    },
-    {
-      name: 'depthwise 10 channels, 2 outputs each, stride 2',
-      inputs: [tensorType([2, 20, 5, 5]), tensorType([20, 1, 3, 3])],
-      attrs: {
-        stride: [2, 2],
-        padding: [1, 1],
-        groups: 10,
-        inputShape: [2, 10, 9, 9],
-        epilogue: [],
-      },
-    },
-    {
-      name: 'an empty batch',
-      inputs: [tensorType([0, 4, 8, 8]), tensorType([4, 3, 3, 3])],
-      attrs: { ...same3, inputShape: [0, 3, 8, 8] },
-    },
-    {
-      name: 'huge',
-      inputs: [tensorType([2, 5, 8, 8]), tensorType([5, 6, 3, 3])],
-      attrs: { ...same3, inputShape: [2, 6, 8, 8] },
-      fill: 'huge',
-    },
-    {
-      name: 'ties: exact in f32',
-      inputs: [tensorType([2, 4, 5, 5]), tensorType([4, 3, 3, 3])],
-      attrs: { ...plain, inputShape: [2, 3, 7, 7] },
-      fill: 'ties',
-    },
+    ...gradInputCases(),
+    ...gradInputCases(singleStep('reluGrad', 2), [
+      ['relu gradient linked in', [2, 16, 14, 14], [32, 16, 3, 3], { padding: [1, 1] }],
+    ]),
+    ...gradInputCases(singleStep('add', 2), [
+      ['residual linked in, stride 2', [2, 5, 13, 8], [8, 5, 3, 3], strided],
+      ['residual linked in, 3 groups', [2, 6, 7, 6], [9, 2, 2, 3], { groups: 3 }],
+    ]),
+    ...gradInputCases(undefined, [
+      ['f16, stride 2', [2, 3, 9, 7], [4, 3, 3, 3], strided],
+      ['f16 to f16, stride 2x1', [2, 3, 7, 6], [4, 3, 3, 3], { ...strided, stride: [2, 1] }],
+    ]).map((one) => ({
+      ...one,
+      inputs: one.inputs.map(asHalf),
+      attrs: { ...one.attrs, half: one.attrs.stride[1] === 1 },
+    })),
   ],
 })
+
+/** Cases of the kernel, with a chain that takes x where there is one. */
+export function gradInputCases(epilogue: readonly Step[] = [], rows?: readonly ConvRow[]) {
+  return convCases<ConvGradInputAttrs>(
+    ({ x, weight, y, window }) => ({
+      inputs: [y, weight, ...(epilogue.length > 0 ? [x] : [])],
+      attrs: { ...window, inputShape: x.shape, epilogue },
+    }),
+    rows,
+  )
+}

@@ -1,7 +1,9 @@
-import { tensorType } from '../../util/shape.ts'
+import { type TensorType, tensorType } from '../../util/shape.ts'
 import { storedAs } from '../half.ts'
 import { converted } from '../map/map.ts'
+import { i, s, step } from '../map/rules/rule.ts'
 import { defineOp, type Op, type OpCall } from '../op.ts'
+import { asHalf, convCases } from './cases.ts'
 import { conv2dReference } from './conv2d.ref.ts'
 import { conv2dGradInput } from './conv2d-grad-input.ts'
 import { conv2dGradWeight } from './conv2d-grad-weight.ts'
@@ -51,10 +53,8 @@ function asTiled(call: OpCall<ConvAttrs>): TiledConv[] {
   ]
 }
 
-const bias = [{ fn: 'add', args: [{ input: 0 }, { input: 1 }] }] as const
-const biasRelu = [...bias, { fn: 'relu', args: [{ step: 0 }] }] as const
-const plain = { stride: [1, 1], padding: [0, 0], epilogue: [] } as const
-const same3 = { stride: [1, 1], padding: [1, 1], epilogue: [] } as const
+const twoOperands = [step('add', i(0), i(2)), step('mul', s(0), i(1))]
+const biasOf = ({ shape: [, channels] }: TensorType) => tensorType([channels, 1, 1])
 
 /** y = x convolved with w, then the epilogue; x [N,C,H,W], w [O,C/groups,KH,KW], y [N,O,OH,OW]. source: torch.nn.functional.conv2d */
 export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
@@ -124,120 +124,41 @@ export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
     because: 'C*KH*KW products of normal numbers summed in f32; terms cancel',
   },
   cases: [
-    {
-      name: 'f16, 5->7, 9x11, kernel 3x2, stride 2x3, bias in f32, an operand in f16',
-      inputs: [
-        tensorType([2, 5, 9, 11], 'f16'),
-        tensorType([7, 5, 3, 2], 'f16'),
-        tensorType([7, 1, 1]),
-        tensorType([2, 7, 6, 4], 'f16'),
-      ],
-      attrs: {
-        stride: [2, 3],
-        padding: [2, 1],
-        epilogue: [
-          { fn: 'add', args: [{ input: 0 }, { input: 1 }] },
-          { fn: 'mul', args: [{ step: 0 }, { input: 2 }] },
+    ...convCases<ConvAttrs>(({ x, weight, window }) => ({
+      inputs: [x, weight],
+      attrs: { ...window, epilogue: [] },
+    })),
+    ...convCases<ConvAttrs>(
+      ({ x, weight, y, window }) => ({
+        inputs: [x, weight, y, biasOf(y)],
+        attrs: { ...window, epilogue: [...twoOperands, step('relu', s(1))] },
+      }),
+      [
+        ['operands and relu', [3, 1, 28, 28], [16, 1, 3, 3], { padding: [1, 1] }],
+        [
+          'operands, padding as large as the image',
+          [2, 2, 2, 3],
+          [5, 2, 3, 3],
+          { padding: [2, 3] },
         ],
-      },
-    },
-    {
-      name: 'f16 to f16, 3->5, 5x10, an operand in f16',
-      inputs: [
-        tensorType([2, 3, 5, 10], 'f16'),
-        tensorType([5, 3, 3, 3], 'f16'),
-        tensorType([2, 5, 5, 10], 'f16'),
-      ],
-      attrs: { ...same3, epilogue: bias, half: true },
-    },
-    {
-      name: 'one element',
-      inputs: [tensorType([1, 1, 1, 1]), tensorType([1, 1, 1, 1])],
-      attrs: plain,
-    },
-    {
-      name: 'MNIST layer 1, 3 images, bias and relu',
-      inputs: [tensorType([3, 1, 28, 28]), tensorType([16, 1, 3, 3]), tensorType([16, 1, 1])],
-      attrs: { ...same3, epilogue: biasRelu },
-    },
-    {
-      name: 'MNIST layer 2, 2 images, bias',
-      inputs: [tensorType([2, 16, 14, 14]), tensorType([32, 16, 3, 3]), tensorType([32, 1, 1])],
-      attrs: { ...same3, epilogue: bias },
-    },
-    {
-      name: 'nothing divides: 5->7, 9x11, kernel 3x2, stride 2x3, padding 2x1',
-      inputs: [tensorType([3, 5, 9, 11]), tensorType([7, 5, 3, 2])],
-      attrs: { stride: [2, 3], padding: [2, 1], epilogue: [] },
-    },
-    {
-      name: 'padding as large as the image, residual and bias',
-      inputs: [
-        tensorType([2, 2, 2, 3]),
-        tensorType([5, 2, 3, 3]),
-        tensorType([2, 5, 4, 7]),
-        tensorType([5, 1, 1]),
-      ],
-      attrs: {
-        stride: [1, 1],
-        padding: [2, 3],
-        epilogue: [
-          { fn: 'add', args: [{ input: 0 }, { input: 2 }] },
-          { fn: 'mul', args: [{ step: 0 }, { input: 1 }] },
+        [
+          'operands, 3 groups, dilation',
+          [2, 6, 7, 6],
+          [9, 2, 2, 3],
+          { dilation: [1, 2], groups: 3 },
         ],
-      },
-    },
-    {
-      name: 'kernel as large as the image',
-      inputs: [tensorType([2, 3, 5, 4]), tensorType([6, 3, 5, 4])],
-      attrs: plain,
-    },
-    {
-      name: 'kernel 1x7 without padding',
-      inputs: [tensorType([2, 4, 5, 17]), tensorType([4, 4, 1, 7])],
-      attrs: plain,
-    },
-    {
-      name: 'stride above the kernel',
-      inputs: [tensorType([2, 2, 10, 10]), tensorType([3, 2, 2, 2])],
-      attrs: { stride: [3, 4], padding: [1, 0], epilogue: [] },
-    },
-    {
-      name: 'dilation 2x3, stride 1x2, 3->5, 11x13, bias',
-      inputs: [tensorType([2, 3, 11, 13]), tensorType([5, 3, 3, 3]), tensorType([5, 1, 1])],
-      attrs: { stride: [1, 2], padding: [2, 3], dilation: [2, 3], epilogue: bias },
-    },
-    {
-      name: '3 groups of 2->3, uneven padding',
-      inputs: [tensorType([2, 6, 7, 6]), tensorType([9, 2, 2, 3]), tensorType([9, 1, 1])],
-      attrs: { stride: [1, 1], padding: [0, 1], paddingEnd: [1, 1], groups: 3, epilogue: bias },
-    },
-    {
-      name: 'depthwise 10 channels, 2 outputs each, stride 2',
-      inputs: [tensorType([2, 10, 9, 9]), tensorType([20, 1, 3, 3])],
-      attrs: { stride: [2, 2], padding: [1, 1], groups: 10, epilogue: [] },
-    },
-    {
-      name: '2 groups of 5->6, dilation 2',
-      inputs: [tensorType([1, 10, 8, 8]), tensorType([12, 5, 3, 3])],
-      attrs: { stride: [1, 1], padding: [2, 2], dilation: [2, 2], groups: 2, epilogue: [] },
-    },
-    {
-      name: 'an empty batch',
-      inputs: [tensorType([0, 3, 8, 8]), tensorType([4, 3, 3, 3]), tensorType([4, 1, 1])],
-      attrs: { ...same3, epilogue: bias },
-    },
-    {
-      name: 'huge',
-      inputs: [tensorType([2, 6, 8, 8]), tensorType([5, 6, 3, 3])],
-      attrs: same3,
-      fill: 'huge',
-    },
-    {
-      name: 'ties: exact in f32',
-      inputs: [tensorType([2, 3, 7, 7]), tensorType([4, 3, 3, 3])],
-      attrs: same3,
-      fill: 'ties',
-    },
+        ['operands, an empty batch', [0, 3, 8, 8], [4, 3, 3, 3]],
+      ],
+    ),
+    ...convCases<ConvAttrs>(
+      ({ x, weight, y, window }) => ({
+        inputs: [asHalf(x), asHalf(weight), asHalf(y), biasOf(y)],
+        attrs: { ...window, epilogue: twoOperands, half: y.shape[3] % 2 === 0 },
+      }),
+      [
+        ['f16, operands', [2, 5, 9, 10], [7, 5, 3, 2], { stride: [2, 3], padding: [2, 2] }],
+        ['f16 to f16, operands', [2, 3, 5, 10], [5, 3, 3, 3], { padding: [1, 1] }],
+      ],
+    ),
   ],
 })

@@ -1,10 +1,12 @@
 import { countElements, sameShape, tensorType } from '../../util/shape.ts'
 import { type MapAttrs, map } from '../map/map.ts'
 import { i, s, singleStep, step } from '../map/rules/rule.ts'
-import { type Case, defineOp, type Op, type Value } from '../op.ts'
+import { type Case, caseOf, defineOp, type Op, type Value } from '../op.ts'
 import { canUseTree, lowerOverAxes, prefersTree } from '../reduce/passes.ts'
 import {
   checkAxes,
+  kept,
+  over,
   type ReduceAttrs,
   reducedShape,
   reducedType,
@@ -14,45 +16,19 @@ import { reshape } from '../reshape/reshape.ts'
 import { broadcastOffset } from '../steps.ts'
 import { sum } from '../sum/sum.ts'
 
-const cases: readonly Case<ReduceAttrs>[] = [
-  { name: 'one element', inputs: [tensorType([1])], attrs: { axes: [0], keepDims: false } },
-  { name: 'columns of 3x5', inputs: [tensorType([3, 5])], attrs: { axes: [0], keepDims: false } },
-  { name: 'rows of 7x1001', inputs: [tensorType([7, 1001])], attrs: { axes: [1], keepDims: true } },
-  { name: 'all of 20,001', inputs: [tensorType([20_001])], attrs: { axes: [0], keepDims: false } },
-  {
-    name: 'axes 0, 2 of 5x6x70',
-    inputs: [tensorType([5, 6, 70])],
-    attrs: { axes: [0, 2], keepDims: true },
-  },
-  {
-    name: 'ties',
-    inputs: [tensorType([6, 67])],
-    attrs: { axes: [1], keepDims: false },
-    fill: 'ties',
-  },
-  {
-    name: 'huge',
-    inputs: [tensorType([129, 3])],
-    attrs: { axes: [0], keepDims: false },
-    fill: 'huge',
-  },
-  {
-    name: 'i32, rows of 5x301',
-    inputs: [tensorType([5, 301], 'i32')],
-    attrs: { axes: [1], keepDims: false },
-    integerBelow: { 0: 2 ** 31 },
-  },
-  {
-    name: 'i32, all of 20,001',
-    inputs: [tensorType([20_001], 'i32')],
-    attrs: { axes: [0], keepDims: false },
-    integerBelow: { 0: 2 ** 31 },
-  },
-  {
-    name: 'nothing over the other axis',
-    inputs: [tensorType([0, 5])],
-    attrs: { axes: [1], keepDims: false },
-  },
+const integers = { integerBelow: { 0: 2 ** 31 } }
+
+const cases = (): readonly Case<ReduceAttrs>[] => [
+  caseOf('one element', [[1]], over(0)),
+  caseOf('columns of 3x5', [[3, 5]], over(0)),
+  caseOf('rows of 7x1001', [[7, 1001]], kept(1)),
+  caseOf('all of 20,001', [[20_001]], over(0)),
+  caseOf('axes 0, 2 of 5x6x70', [[5, 6, 70]], kept(0, 2)),
+  caseOf('ties', [[6, 67]], over(1), { fill: 'ties' }),
+  caseOf('huge', [[129, 3]], over(0), { fill: 'huge' }),
+  caseOf('i32, rows of 5x301', [tensorType([5, 301], 'i32')], over(1), integers),
+  caseOf('i32, all of 20,001', [tensorType([20_001], 'i32')], over(0), integers),
+  caseOf('nothing over the other axis', [[0, 5]], over(1)),
 ]
 
 const extreme = (name: string, combine: 'max' | 'min'): Op<ReduceAttrs> => {
@@ -97,7 +73,7 @@ const extreme = (name: string, combine: 'max' | 'min'): Op<ReduceAttrs> => {
       return [y]
     },
     tolerance: { absolute: 0, relative: 0, because: 'one of the elements' },
-    cases,
+    cases: cases(),
   })
   return op
 }

@@ -6,7 +6,8 @@ import { eachFloat } from '../elements.ts'
 import { storedAs } from '../half.ts'
 import { floatElement } from '../half-bindings.ts'
 import { gradientOfOutput } from '../map/map.ts'
-import { defineOp, type HalfAttrs, type Op, type OpCall } from '../op.ts'
+import { singleStep } from '../map/rules/rule.ts'
+import { type Case, defineOp, type HalfAttrs, type Op, type OpCall } from '../op.ts'
 import { reads, writes } from '../shader.ts'
 import type { Step } from '../steps.ts'
 import { maxPool2dGradReference, maxPool2dReference, type PoolSizes } from './max-pool2d.ref.ts'
@@ -164,69 +165,44 @@ export const maxPool2d: Op<MaxPoolAttrs> = defineOp<MaxPoolAttrs>({
     return [storedAs(attrs, y), index]
   },
   tolerance: { absolute: 0, relative: 0, because: 'a maximum is one of its inputs' },
-  cases: [
-    {
-      name: 'f16, overlapping, padded, an odd number of windows',
-      inputs: [tensorType([1, 3, 5, 5], 'f16')],
-      attrs: { kernel: [3, 3], stride: [2, 2], padding: [1, 1], half: true },
-    },
-    {
-      name: 'one element',
-      inputs: [tensorType([1, 1, 1, 1])],
-      attrs: { kernel: [1, 1], stride: [1, 1], padding: [0, 0] },
-    },
-    {
-      name: 'MNIST layer 1, 2 images',
-      inputs: [tensorType([2, 16, 28, 28])],
-      attrs: { kernel: [2, 2], stride: [2, 2], padding: [0, 0] },
-    },
-    {
-      name: 'overlapping, padded, ties',
-      inputs: [tensorType([3, 2, 9, 7])],
-      attrs: { kernel: [3, 3], stride: [2, 2], padding: [1, 1] },
-      fill: 'ties',
-    },
-    {
-      name: 'not square, nothing divides, ties',
-      inputs: [tensorType([1, 3, 11, 13])],
-      attrs: { kernel: [4, 3], stride: [3, 2], padding: [2, 0] },
-      fill: 'ties',
-    },
-    {
-      name: 'stride above the kernel',
-      inputs: [tensorType([2, 1, 8, 8])],
-      attrs: { kernel: [2, 2], stride: [3, 3], padding: [0, 0] },
-    },
-    {
-      name: 'ceil mode, windows that hang over, ties',
-      inputs: [tensorType([2, 2, 8, 6])],
-      attrs: { kernel: [3, 2], stride: [2, 3], padding: [0, 0], ceilMode: true },
-      fill: 'ties',
-    },
-    {
-      name: 'dilated and padded, ties',
-      inputs: [tensorType([2, 2, 9, 8])],
-      attrs: { kernel: [3, 2], stride: [2, 1], padding: [1, 1], dilation: [2, 3] },
-      fill: 'ties',
-    },
-    {
-      name: 'dilated, ceil mode',
-      inputs: [tensorType([1, 3, 10, 7])],
-      attrs: { kernel: [2, 3], stride: [3, 2], padding: [1, 1], dilation: [3, 2], ceilMode: true },
-    },
-    {
-      name: 'an empty batch',
-      inputs: [tensorType([0, 3, 8, 8])],
-      attrs: { kernel: [2, 2], stride: [2, 2], padding: [0, 0] },
-    },
-    {
-      name: 'huge',
-      inputs: [tensorType([2, 3, 7, 5])],
-      attrs: { kernel: [3, 2], stride: [1, 1], padding: [1, 1] },
-      fill: 'huge',
-    },
-  ],
+  cases: windowCases(),
 })
+
+type Pair = readonly [number, number]
+
+/** A window on x, of f16 where its attrs have `half`. */
+function windowCase(
+  name: string,
+  x: Shape,
+  kernel: Pair,
+  stride: Pair,
+  padding: Pair,
+  { fill, ...more }: Partial<MaxPoolAttrs> & Pick<Case, 'fill'> = {},
+): Case<MaxPoolAttrs> {
+  const inputs = [tensorType(x, more.half ? 'f16' : 'f32')]
+  return { name, inputs, attrs: { kernel, stride, padding, ...more }, fill }
+}
+
+function windowCases(): readonly Case<MaxPoolAttrs>[] {
+  const ties = { fill: 'ties' } as const
+  const ceiled = { ...ties, ceilMode: true }
+  const dilated = { ...ties, dilation: [2, 3] } as const
+  const both = { dilation: [3, 2], ceilMode: true } as const
+  return [
+    windowCase('f16, overlapping', [1, 3, 5, 5], [3, 3], [2, 2], [1, 1], { half: true }),
+    windowCase('one element', [1, 1, 1, 1], [1, 1], [1, 1], [0, 0]),
+    windowCase('MNIST layer 1, 2 images', [2, 16, 28, 28], [2, 2], [2, 2], [0, 0]),
+    windowCase('overlapping, padded, ties', [3, 2, 9, 7], [3, 3], [2, 2], [1, 1], ties),
+    windowCase('nothing divides, ties', [1, 3, 11, 13], [4, 3], [3, 2], [2, 0], ties),
+    windowCase('overlapping, nothing divides', [2, 3, 3, 6], [4, 3], [1, 1], [2, 1]),
+    windowCase('stride above the kernel', [2, 1, 8, 8], [2, 2], [3, 3], [0, 0]),
+    windowCase('ceil mode, overhanging, ties', [2, 2, 8, 6], [3, 2], [2, 3], [0, 0], ceiled),
+    windowCase('dilated and padded, ties', [2, 2, 9, 8], [3, 2], [2, 1], [1, 1], dilated),
+    windowCase('dilated, ceil mode', [1, 3, 10, 7], [2, 3], [3, 2], [1, 1], both),
+    windowCase('an empty batch', [0, 3, 8, 8], [2, 2], [2, 2], [0, 0]),
+    windowCase('huge', [2, 3, 7, 5], [3, 2], [1, 1], [1, 1], { fill: 'huge' }),
+  ]
+}
 
 const gradSizes = (attrs: MaxPoolGradAttrs) => poolSizes('maxPool2dGrad', attrs.inputShape, attrs)
 
@@ -301,137 +277,32 @@ export const maxPool2dGrad: Op<MaxPoolGradAttrs> = defineOp<MaxPoolGradAttrs>({
     because: 'a sum of at most KH*KW numbers in f32',
   },
   cases: [
-    {
-      name: 'f16, overlapping, padded, an odd number of pixels',
-      inputs: [tensorType([1, 3, 3, 3], 'f16'), tensorType([1, 3, 3, 3], 'i32')],
-      attrs: {
-        kernel: [3, 3],
-        stride: [2, 2],
-        padding: [1, 1],
-        inputShape: [1, 3, 5, 5],
-        epilogue: [],
-        half: true,
-      },
-      integerBelow: { 1: 25 },
-    },
-    {
-      name: 'f16, blocks that make words, relu gradient linked in, rows that no window holds',
-      inputs: [
-        tensorType([4, 5, 1, 1]),
-        tensorType([4, 5, 1, 1], 'i32'),
-        tensorType([4, 5, 3, 2], 'f16'),
-      ],
-      attrs: {
-        kernel: [2, 2],
-        stride: [2, 2],
-        padding: [0, 0],
-        inputShape: [4, 5, 3, 2],
-        epilogue: [{ fn: 'reluGrad', args: [{ input: 0 }, { input: 1 }] }],
-        half: true,
-      },
-      integerBelow: { 1: 4 },
-    },
-    {
-      name: 'one element',
-      inputs: [tensorType([1, 1, 1, 1]), tensorType([1, 1, 1, 1], 'i32')],
-      attrs: {
-        kernel: [1, 1],
-        stride: [1, 1],
-        padding: [0, 0],
-        inputShape: [1, 1, 1, 1],
-        epilogue: [],
-      },
-      integerBelow: { 1: 1 },
-    },
-    {
-      name: 'MNIST layer 2, 2 images, relu gradient linked in',
-      inputs: [
-        tensorType([2, 32, 7, 7]),
-        tensorType([2, 32, 7, 7], 'i32'),
-        tensorType([2, 32, 14, 14]),
-      ],
-      attrs: {
-        kernel: [2, 2],
-        stride: [2, 2],
-        padding: [0, 0],
-        inputShape: [2, 32, 14, 14],
-        epilogue: [{ fn: 'reluGrad', args: [{ input: 0 }, { input: 1 }] }],
-      },
-      integerBelow: { 1: 196 },
-    },
-    {
-      name: 'overlapping, padded',
-      inputs: [tensorType([3, 2, 2, 2]), tensorType([3, 2, 2, 2], 'i32')],
-      attrs: {
-        kernel: [3, 3],
-        stride: [2, 2],
-        padding: [1, 1],
-        inputShape: [3, 2, 3, 4],
-        epilogue: [],
-      },
-      integerBelow: { 1: 12 },
-      fill: 'ties',
-    },
-    {
-      name: 'overlapping, not square, nothing divides',
-      inputs: [tensorType([2, 3, 4, 6]), tensorType([2, 3, 4, 6], 'i32')],
-      attrs: {
-        kernel: [4, 3],
-        stride: [1, 1],
-        padding: [2, 1],
-        inputShape: [2, 3, 3, 6],
-        epilogue: [],
-      },
-      integerBelow: { 1: 18 },
-    },
-    {
-      name: 'stride above the kernel leaves pixels without gradient',
-      inputs: [tensorType([2, 1, 3, 3]), tensorType([2, 1, 3, 3], 'i32')],
-      attrs: {
-        kernel: [2, 2],
-        stride: [3, 3],
-        padding: [0, 0],
-        inputShape: [2, 1, 8, 8],
-        epilogue: [],
-      },
-      integerBelow: { 1: 64 },
-    },
-    {
-      name: 'ceil mode',
-      inputs: [tensorType([2, 2, 4, 2]), tensorType([2, 2, 4, 2], 'i32')],
-      attrs: {
-        kernel: [3, 2],
-        stride: [2, 3],
-        padding: [0, 0],
-        ceilMode: true,
-        inputShape: [2, 2, 8, 5],
-        epilogue: [],
-      },
-      integerBelow: { 1: 40 },
-    },
-    {
-      name: 'an empty batch',
-      inputs: [tensorType([0, 3, 4, 4]), tensorType([0, 3, 4, 4], 'i32')],
-      attrs: {
-        kernel: [2, 2],
-        stride: [2, 2],
-        padding: [0, 0],
-        inputShape: [0, 3, 8, 8],
-        epilogue: [],
-      },
-    },
-    {
-      name: 'huge',
-      inputs: [tensorType([2, 3, 5, 4]), tensorType([2, 3, 5, 4], 'i32')],
-      attrs: {
-        kernel: [3, 3],
-        stride: [1, 1],
-        padding: [1, 1],
-        inputShape: [2, 3, 5, 4],
-        epilogue: [],
-      },
-      integerBelow: { 1: 20 },
-      fill: 'huge',
-    },
+    // Indices are drawn freely, and between the taps of a dilated window there is none.
+    ...windowCases()
+      .filter(({ attrs }) => !attrs.dilation)
+      .map((one) => gradCase(one)),
+    ...[
+      windowCase('relu gradient linked in', [2, 32, 14, 14], [2, 2], [2, 2], [0, 0]),
+      windowCase('words, relu gradient', [4, 5, 3, 2], [2, 2], [2, 2], [0, 0], { half: true }),
+    ].map((one) => gradCase(one, singleStep('reluGrad', 2))),
   ],
 })
+
+/** The gradient of a case, with a chain that takes x where there is one. */
+function gradCase(
+  { inputs: [x], attrs, ...one }: Case<MaxPoolAttrs>,
+  epilogue: readonly Step[] = [],
+): Case<MaxPoolGradAttrs> {
+  const { OH, OW, H, W } = poolSizes('maxPool2d', x.shape, attrs)
+  const shape = [x.shape[0], x.shape[1], OH, OW]
+  return {
+    ...one,
+    inputs: [
+      tensorType(shape, x.dtype),
+      tensorType(shape, 'i32'),
+      ...(epilogue.length > 0 ? [x] : []),
+    ],
+    attrs: { ...attrs, inputShape: x.shape, epilogue },
+    integerBelow: { 1: H * W },
+  }
+}

@@ -1,8 +1,15 @@
 import { ShapeError } from '../../util/errors.ts'
-import { formatShape, sameShape, tensorType } from '../../util/shape.ts'
+import {
+  formatShape,
+  type Shape,
+  sameShape,
+  type TensorType,
+  tensorType,
+} from '../../util/shape.ts'
 import { applyEpilogue } from '../conv2d/epilogue.ts'
 import { storedAs } from '../half.ts'
-import { type Case, defineOp, type KernelLimits, type Op, type OpCall } from '../op.ts'
+import { i, s, singleStep, step } from '../map/rules/rule.ts'
+import { type Case, caseOf, defineOp, type KernelLimits, type Op, type OpCall } from '../op.ts'
 import { chainShape, type Step } from '../steps.ts'
 import { checkChannels, isInFours, type NormAttrs, type NormSizes, normSizes } from './geometry.ts'
 import { type GradOutputs, storeChain } from './grad.ts'
@@ -40,80 +47,39 @@ const layer = (size: number, more: Partial<NormAttrs> = {}): NormAttrs => ({
   ...more,
 })
 
-const cases: readonly Case<NormAttrs>[] = [
-  { name: 'one element', inputs: [1, 1, 1].map((n) => tensorType([n])), attrs: layer(1) },
-  {
-    name: 'layer 5x7',
-    inputs: [tensorType([5, 7]), tensorType([7]), tensorType([7])],
-    attrs: layer(7),
-  },
-  {
-    name: 'layer without parameters, 3x2x6 over 2 axes',
-    inputs: [tensorType([3, 2, 6])],
-    attrs: layer(12),
-  },
-  {
-    name: 'layer 70x64, several workgroups',
-    inputs: [tensorType([70, 64]), tensorType([64]), tensorType([64])],
-    attrs: layer(64),
-  },
-  {
-    name: 'layer 300x36',
-    inputs: [tensorType([300, 36]), tensorType([36]), tensorType([36])],
-    attrs: layer(36),
-  },
-  {
-    name: 'layer 3x770, scalar lanes in several units',
-    inputs: [tensorType([3, 255]), tensorType([255]), tensorType([255])],
-    attrs: layer(255),
-  },
-  {
-    name: 'layer 2x772',
-    inputs: [tensorType([2, 772]), tensorType([772]), tensorType([772])],
-    attrs: layer(772),
-  },
-  {
-    name: 'a row beyond the registers',
-    inputs: [tensorType([2, 2053]), tensorType([2053]), tensorType([2053])],
-    attrs: layer(2053),
-  },
-  {
-    name: 'rms 9x20',
-    inputs: [tensorType([9, 20]), tensorType([20])],
-    attrs: layer(20, { isCentered: false, eps: 1e-6 }),
-  },
-  {
-    name: 'groups 2 of 2x6x3x3',
-    inputs: [tensorType([2, 6, 3, 3]), tensorType([6]), tensorType([6])],
-    attrs: layer(27, { groups: 2, span: 9 }),
-  },
-  {
-    name: 'groups 3 of 5x6x4x2',
-    inputs: [tensorType([5, 6, 4, 2]), tensorType([6]), tensorType([6])],
-    attrs: layer(16, { groups: 3, span: 8 }),
-  },
-  {
-    name: 'groups 2 of 3x8, no space',
-    inputs: [tensorType([3, 8]), tensorType([8]), tensorType([8])],
-    attrs: layer(4, { groups: 2, span: 1 }),
-  },
-  {
-    name: 'no rows',
-    inputs: [tensorType([0, 8]), tensorType([8]), tensorType([8])],
-    attrs: layer(8),
-  },
-  {
-    name: 'huge',
-    inputs: [tensorType([4, 33]), tensorType([33]), tensorType([33])],
-    attrs: layer(33),
-    fill: 'huge',
-  },
-  {
-    name: 'ties',
-    inputs: [tensorType([4, 12]), tensorType([12]), tensorType([12])],
-    attrs: layer(12),
-    fill: 'ties',
-  },
+/** Rows of x, of f16 where `dtype` says so, with as many parameters a channel: weight, then bias. */
+function normCase(
+  name: string,
+  x: Shape,
+  parameters: 0 | 1 | 2,
+  attrs: NormAttrs,
+  { fill, dtype }: Pick<Case, 'fill'> & { dtype?: 'f16' } = {},
+): Case<NormAttrs> {
+  const given = tensorType(x, dtype)
+  const { channels } = normSizes('norm', given, attrs)
+  return caseOf(name, [given, ...[[channels], [channels]].slice(0, parameters)], attrs, { fill })
+}
+
+const normCases = (): readonly Case<NormAttrs>[] => [
+  normCase('one element', [1], 2, layer(1)),
+  normCase('layer 5x7', [5, 7], 2, layer(7)),
+  normCase('layer without parameters, 3x2x6 over 2 axes', [3, 2, 6], 0, layer(12)),
+  normCase('layer 70x64, several workgroups', [70, 64], 2, layer(64)),
+  normCase('layer 300x36', [300, 36], 2, layer(36)),
+  normCase('layer 3x255, scalar lanes in several units', [3, 255], 2, layer(255)),
+  normCase('layer 2x772', [2, 772], 2, layer(772)),
+  normCase('a row beyond the registers', [2, 2053], 2, layer(2053)),
+  normCase('rms 9x20', [9, 20], 1, layer(20, { isCentered: false, eps: 1e-6 })),
+  normCase('groups 2 of 2x6x3x3', [2, 6, 3, 3], 2, layer(27, { groups: 2, span: 9 })),
+  normCase('groups 3 of 5x6x4x2', [5, 6, 4, 2], 2, layer(16, { groups: 3, span: 8 })),
+  normCase('groups 2 of 3x8, no space', [3, 8], 2, layer(4, { groups: 2, span: 1 })),
+  normCase('no rows', [0, 8], 2, layer(8)),
+  normCase('huge', [4, 33], 2, layer(33), { fill: 'huge' }),
+  normCase('ties', [4, 12], 2, layer(12), { fill: 'ties' }),
+  normCase('f16 to f16, 5x12', [5, 12], 2, layer(12, { half: true }), { dtype: 'f16' }),
+  normCase('f16, 3 groups of 1x6x5', [1, 6, 5], 2, layer(10, { groups: 3, span: 5 }), {
+    dtype: 'f16',
+  }),
 ]
 
 /** y = rows of x normalised, times weight, plus bias; stats [rows, 2] = mean and 1 / deviation. Inputs: x, weight?, bias?. */
@@ -170,19 +136,7 @@ export const norm: Op<NormAttrs> = defineOp<NormAttrs>({
     relative: 4e-6,
     because: 'sums over a row in f32 and a square root and division of a few ULP; terms cancel',
   },
-  cases: [
-    ...cases,
-    {
-      name: 'f16 to f16, 5x12',
-      inputs: [tensorType([5, 12], 'f16'), tensorType([12]), tensorType([12])],
-      attrs: layer(12, { half: true }),
-    },
-    {
-      name: 'f16 in 3 groups of 1x6x5',
-      inputs: [tensorType([1, 6, 5], 'f16'), tensorType([6]), tensorType([6])],
-      attrs: layer(10, { groups: 3, span: 5 }),
-    },
-  ],
+  cases: normCases(),
 })
 
 export interface NormGradAttrs extends NormAttrs {
@@ -294,82 +248,35 @@ export const normGrad: Op<NormGradAttrs> = defineOp<NormGradAttrs>({
     because: 'sums over rows and columns of products of three normals in f32; terms cancel',
   },
   cases: [
-    ...cases.map(({ name, inputs: [x, weight, bias], attrs, fill }) => ({
-      name,
-      inputs: [
-        x,
-        x,
-        tensorType([normSizes('norm', x, attrs).rows, 2]),
-        ...(weight ? [weight] : []),
+    ...normCases().map((one) => gradCase(one)),
+    gradCase(normCase('many rows', [1000, 4], 2, layer(4))),
+    gradCase(
+      normCase('a residual gradient and a row added at the store', [6, 3, 8], 2, layer(8)),
+      [step('add', i(0), i(1)), step('mul', s(0), i(2))],
+      [
+        [6, 3, 8],
+        [3, 1],
       ],
-      attrs: {
-        ...attrs,
-        hasWeight: weight !== undefined,
-        hasBias: bias !== undefined,
-        epilogue: [],
-      },
-      fill,
-    })),
-    {
-      name: 'a residual gradient and a row added at the store',
-      inputs: [
-        tensorType([6, 3, 8]),
-        tensorType([6, 3, 8]),
-        tensorType([18, 2]),
-        tensorType([8]),
-        tensorType([6, 3, 8]),
-        tensorType([3, 1]),
-      ],
-      attrs: {
-        ...layer(8),
-        hasWeight: true,
-        hasBias: true,
-        epilogue: [
-          { fn: 'add', args: [{ input: 0 }, { input: 1 }] },
-          { fn: 'mul', args: [{ step: 0 }, { input: 2 }] },
-        ],
-      },
-    },
-    {
-      name: 'f16 to f16, an operand of f16 at the store',
-      inputs: [
-        tensorType([5, 12], 'f16'),
-        tensorType([5, 12], 'f16'),
-        tensorType([5, 2]),
-        tensorType([12]),
-        tensorType([5, 12], 'f16'),
-      ],
-      attrs: {
-        ...layer(12, { half: true }),
-        hasWeight: true,
-        hasBias: true,
-        epilogue: [{ fn: 'add', args: [{ input: 0 }, { input: 1 }] }],
-      },
-    },
-    {
-      name: 'f16 in 3 groups of 1x6x5',
-      inputs: [
-        tensorType([1, 6, 5]),
-        tensorType([1, 6, 5], 'f16'),
-        tensorType([3, 2]),
-        tensorType([6]),
-      ],
-      attrs: {
-        ...layer(10, { groups: 3, span: 5 }),
-        hasWeight: true,
-        hasBias: true,
-        epilogue: [],
-      },
-    },
-    {
-      name: 'many rows',
-      inputs: [
-        tensorType([1000, 4]),
-        tensorType([1000, 4]),
-        tensorType([1000, 2]),
-        tensorType([4]),
-      ],
-      attrs: { ...layer(4), hasWeight: true, hasBias: true, epilogue: [] },
-    },
+    ),
+    gradCase(
+      normCase('f16, an operand of f16', [5, 12], 2, layer(12, { half: true }), { dtype: 'f16' }),
+      singleStep('add', 2),
+      [tensorType([5, 12], 'f16')],
+    ),
   ],
 })
+
+function gradCase(
+  { name, inputs: [x, weight, bias], attrs, fill }: Case<NormAttrs>,
+  epilogue: readonly Step[] = [],
+  operands: readonly (Shape | TensorType)[] = [],
+): Case<NormGradAttrs> {
+  const dy = tensorType(x.shape, attrs.half ? 'f16' : 'f32')
+  const stats = [normSizes('norm', x, attrs).rows, 2]
+  return caseOf(
+    name,
+    [dy, x, stats, ...(weight ? [weight] : []), ...operands],
+    { ...attrs, hasWeight: weight !== undefined, hasBias: bias !== undefined, epilogue },
+    { fill },
+  )
+}

@@ -87,3 +87,9 @@ export function refuseEmpty(op: string, { shape }: TensorType, axes: readonly nu
     )
   }
 }
+
+/** Attrs of a reduction over these axes, for cases. */
+export const over = (...axes: number[]): ReduceAttrs => ({ axes, keepDims: false })
+
+/** As `over`; the axes stay, of size 1. */
+export const kept = (...axes: number[]): ReduceAttrs => ({ axes, keepDims: true })

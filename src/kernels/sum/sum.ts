@@ -1,9 +1,16 @@
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, type Shape, sameShape, tensorType } from '../../util/shape.ts'
 import { canBeWide, lowerChain } from '../chain-kernel.ts'
-import { defineOp, type GradientContext, type Op, type Value } from '../op.ts'
+import { caseOf, defineOp, type GradientContext, type Op, type Value } from '../op.ts'
 import { canUseTree, lowerOverAxes, prefersTree } from '../reduce/passes.ts'
-import { checkAxes, type ReduceAttrs, reducedShape, reducedType } from '../reduce/shapes.ts'
+import {
+  checkAxes,
+  kept,
+  over,
+  type ReduceAttrs,
+  reducedShape,
+  reducedType,
+} from '../reduce/shapes.ts'
 import { reshape } from '../reshape/reshape.ts'
 import { broadcastOffset, chainShape } from '../steps.ts'
 
@@ -53,69 +60,26 @@ export const sum: Op<ReduceAttrs> = defineOp<ReduceAttrs>({
     because: 'up to a few thousand additions in f32; terms cancel, so the error is absolute',
   },
   cases: [
-    { name: 'columns of 3x5', inputs: [tensorType([3, 5])], attrs: { axes: [0], keepDims: false } },
-    { name: 'rows of 3x5', inputs: [tensorType([3, 5])], attrs: { axes: [1], keepDims: true } },
-    {
-      name: 'columns of 300x10',
-      inputs: [tensorType([300, 10])],
-      attrs: { axes: [0], keepDims: false },
-    },
-    {
-      name: 'rows of 7x1000',
-      inputs: [tensorType([7, 1000])],
-      attrs: { axes: [1], keepDims: false },
-    },
-    {
-      name: 'all of 65x33',
-      inputs: [tensorType([65, 33])],
-      attrs: { axes: [0, 1], keepDims: false },
-    },
-    {
-      name: 'axes 0, 2 of 5x6x70',
-      inputs: [tensorType([5, 6, 70])],
-      attrs: { axes: [0, 2], keepDims: true },
-    },
-    {
-      name: 'axes 0, 2, 3 of 4x16x7x7',
-      inputs: [tensorType([4, 16, 7, 7])],
-      attrs: { axes: [0, 2, 3], keepDims: false },
-    },
-    { name: 'no axes', inputs: [tensorType([67])], attrs: { axes: [], keepDims: false } },
-    { name: 'one element', inputs: [tensorType([1])], attrs: { axes: [0], keepDims: false } },
-    { name: 'a scalar', inputs: [tensorType([])], attrs: { axes: [], keepDims: false } },
-    {
-      name: 'nothing over the empty axis',
-      inputs: [tensorType([0, 5])],
-      attrs: { axes: [0], keepDims: false },
-    },
-    {
-      name: 'nothing over the other axis',
-      inputs: [tensorType([0, 5])],
-      attrs: { axes: [1], keepDims: false },
-    },
-    {
-      name: 'i32, rows of 5x301',
-      inputs: [tensorType([5, 301], 'i32')],
-      attrs: { axes: [1], keepDims: false },
+    caseOf('columns of 3x5', [[3, 5]], over(0)),
+    caseOf('rows of 3x5', [[3, 5]], kept(1)),
+    caseOf('columns of 300x10', [[300, 10]], over(0)),
+    caseOf('rows of 7x1000', [[7, 1000]], over(1)),
+    caseOf('all of 65x33', [[65, 33]], over(0, 1)),
+    caseOf('axes 0, 2 of 5x6x70', [[5, 6, 70]], kept(0, 2)),
+    caseOf('axes 0, 2, 3 of 4x16x7x7', [[4, 16, 7, 7]], over(0, 2, 3)),
+    caseOf('no axes', [[67]], over()),
+    caseOf('one element', [[1]], over(0)),
+    caseOf('a scalar', [[]], over()),
+    caseOf('nothing over the empty axis', [[0, 5]], over(0)),
+    caseOf('nothing over the other axis', [[0, 5]], over(1)),
+    caseOf('i32, rows of 5x301', [tensorType([5, 301], 'i32')], over(1), {
       integerBelow: { 0: 2 ** 31 },
-    },
-    {
-      name: 'i32, axes 0, 2 of 5x6x70',
-      inputs: [tensorType([5, 6, 70], 'i32')],
-      attrs: { axes: [0, 2], keepDims: true },
+    }),
+    caseOf('i32, axes 0, 2 of 5x6x70', [tensorType([5, 6, 70], 'i32')], kept(0, 2), {
       integerBelow: { 0: 2 ** 20 },
-    },
-    {
-      name: 'all of 20,001, in chunks',
-      inputs: [tensorType([20_001])],
-      attrs: { axes: [0], keepDims: false },
-    },
-    {
-      name: 'huge',
-      inputs: [tensorType([3, 129])],
-      attrs: { axes: [1], keepDims: false },
-      fill: 'huge',
-    },
+    }),
+    caseOf('all of 20,001, in chunks', [[20_001]], over(0)),
+    caseOf('huge', [[3, 129]], over(1), { fill: 'huge' }),
   ],
 })
 
@@ -156,12 +120,12 @@ export const expand: Op<ExpandAttrs> = defineOp<ExpandAttrs>({
   },
   tolerance: { absolute: 0, relative: 0, because: 'a copy' },
   cases: [
-    { name: '1x5 to 3x5', inputs: [tensorType([1, 5])], attrs: { shape: [3, 5] } },
-    { name: '9x1 to 9x68', inputs: [tensorType([9, 1])], attrs: { shape: [9, 68] } },
-    { name: 'a scalar to 2x3x4', inputs: [tensorType([])], attrs: { shape: [2, 3, 4] } },
-    { name: 'huge', inputs: [tensorType([12])], attrs: { shape: [7, 12] }, fill: 'huge' },
-    { name: 'one element', inputs: [tensorType([1])], attrs: { shape: [1] } },
-    { name: 'to nothing', inputs: [tensorType([1])], attrs: { shape: [0] } },
+    caseOf('1x5 to 3x5', [[1, 5]], { shape: [3, 5] }),
+    caseOf('9x1 to 9x68', [[9, 1]], { shape: [9, 68] }),
+    caseOf('a scalar to 2x3x4', [[]], { shape: [2, 3, 4] }),
+    caseOf('huge', [[12]], { shape: [7, 12] }, { fill: 'huge' }),
+    caseOf('one element', [[1]], { shape: [1] }),
+    caseOf('to nothing', [[1]], { shape: [0] }),
   ],
 })
 
