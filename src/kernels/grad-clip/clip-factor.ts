@@ -1,5 +1,5 @@
-import { tensorType } from '../../util/shape.ts'
-import { defineOp, type ScalarSlot } from '../op.ts'
+import { type Shape, tensorType } from '../../util/shape.ts'
+import { type Case, caseOf, defineOp, type ScalarSlot } from '../op.ts'
 import { reads, writes } from '../shader.ts'
 import { checkPairs, single } from '../single.ts'
 import { type NormKind, normOf } from './norm.ts'
@@ -132,51 +132,29 @@ export const clipFactor = defineOp<ClipFactorAttrs>({
     because: 'a root or a power, a division of 2.5 ulp, a product',
   },
   cases: [
-    {
-      name: 'alone',
-      inputs: [tensorType([2])],
-      attrs: { norm: 'l2', maxNorm: { slot: 1 } },
-      scalars: [0, 0.25],
-      nonNegative: [0],
-    },
-    {
-      name: 'nothing to clip',
-      inputs: [tensorType([2])],
-      attrs: { norm: 'l2', maxNorm: { slot: 1 } },
-      scalars: [0, 100],
-      nonNegative: [0],
-    },
-    ...(['p3', 'p0.5', 'count', 'smallest'] as const).map((norm) => ({
-      name: norm,
-      inputs: [tensorType([2])],
-      attrs: { norm, maxNorm: { slot: 0 } },
-      scalars: [0.25],
-      nonNegative: [0],
-    })),
-    {
-      name: 'nothing to leave out',
-      inputs: [tensorType([2])],
-      attrs: { norm: 'l2', maxNorm: { slot: 0 }, skipsNonfinite: true },
-      scalars: [0.5],
-      nonNegative: [0],
-    },
-    {
-      name: 'after another factor',
-      inputs: [tensorType([2]), tensorType([4])],
-      attrs: { norm: 'l1', maxNorm: { slot: 0 } },
-      scalars: [0.5],
-      nonNegative: [0, 1],
-    },
-    {
-      name: 'huge',
-      inputs: [tensorType([2]), tensorType([2])],
-      attrs: { norm: 'largest', maxNorm: { slot: 0 } },
-      scalars: [1],
-      nonNegative: [0, 1],
-      fill: 'huge',
-    },
+    factorCase('alone', 'l2', 0.25),
+    factorCase('nothing to clip', 'l2', 100),
+    ...(['p3', 'p0.5', 'count', 'smallest'] as const).map((norm) => factorCase(norm, norm, 0.25)),
+    factorCase('nothing to leave out', 'l2', 0.5, [[2]], { skipsNonfinite: true }),
+    factorCase('after another factor', 'l1', 0.5, [[2], [4]]),
+    { ...factorCase('huge', 'largest', 1, [[2], [2]]), fill: 'huge' },
   ],
 })
+
+function factorCase(
+  name: string,
+  norm: ClipFactorAttrs['norm'],
+  maxNorm: number,
+  inputs: readonly Shape[] = [[2]],
+  more: Partial<ClipFactorAttrs> = {},
+): Case<ClipFactorAttrs> {
+  return caseOf(
+    name,
+    inputs,
+    { norm, maxNorm: { slot: 1 }, ...more },
+    { scalars: [0, maxNorm], nonNegative: inputs.map((_, at) => at) },
+  )
+}
 
 /** A control whose factor has been applied: 1, and whether the update is left out. shape: control [2..]; output [2]. */
 export const withoutFactor = defineOp<Record<string, never>>({

@@ -1,7 +1,7 @@
 import { ShapeError } from '../../util/errors.ts'
-import { countElements, formatShape, type TensorType, tensorType } from '../../util/shape.ts'
+import { countElements, formatShape, type Shape, type TensorType } from '../../util/shape.ts'
 import { eachElement, oneVariant } from '../elements.ts'
-import { defineOp, type Op } from '../op.ts'
+import { type Case, caseOf, defineOp, type Op } from '../op.ts'
 import { reads, writes } from '../shader.ts'
 import wgsl from './rotary.wgsl?raw'
 
@@ -101,32 +101,20 @@ export const rotary: Op<RotaryAttrs> = defineOp<RotaryAttrs>({
   },
   tolerance: { absolute: 1e-6, relative: 1e-6, because: 'two products and a sum that may cancel' },
   cases: [
-    { name: 'one pair', inputs: [tensorType([2]), tensorType([1, 1, 2])], attrs: attrsOf(2, 1) },
-    {
-      name: 'heads 2x3x5, width 6, a longer table',
-      inputs: [tensorType([2, 3, 5, 6]), tensorType([9, 3, 2])],
-      attrs: attrsOf(6, 5),
-    },
-    {
-      name: 'interleaved',
-      inputs: [tensorType([2, 7, 4]), tensorType([7, 2, 2])],
-      attrs: attrsOf(4, 7, { isInterleaved: true }),
-    },
-    {
-      name: 'packed 2x3, 2 heads of 4, values stay',
-      inputs: [tensorType([6, 24]), tensorType([3, 2, 2])],
-      attrs: attrsOf(4, 3, { inner: 6, turned: 4, isInverse: true }),
-    },
-    {
-      name: 'nothing',
-      inputs: [tensorType([0, 3, 4]), tensorType([3, 2, 2])],
-      attrs: attrsOf(4, 3),
-    },
-    {
-      name: 'huge',
-      inputs: [tensorType([3, 8]), tensorType([3, 4, 2])],
-      attrs: attrsOf(8, 3),
-      fill: 'huge',
-    },
+    turnCase('one pair', [2], [1, 1, 2], attrsOf(2, 1)),
+    turnCase('heads 2x3x5, width 6, a longer table', [2, 3, 5, 6], [9, 3, 2], attrsOf(6, 5)),
+    turnCase('interleaved', [2, 7, 4], [7, 2, 2], attrsOf(4, 7, { isInterleaved: true })),
+    turnCase(
+      'packed 2x3, 2 heads of 4, values stay',
+      [6, 24],
+      [3, 2, 2],
+      attrsOf(4, 3, { inner: 6, turned: 4, isInverse: true }),
+    ),
+    turnCase('nothing', [0, 3, 4], [3, 2, 2], attrsOf(4, 3)),
+    { ...turnCase('huge', [3, 8], [3, 4, 2], attrsOf(8, 3)), fill: 'huge' },
   ],
 })
+
+function turnCase(name: string, x: Shape, table: Shape, attrs: RotaryAttrs): Case<RotaryAttrs> {
+  return caseOf(name, [x, table], attrs)
+}

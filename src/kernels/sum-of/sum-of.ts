@@ -1,9 +1,9 @@
 import { invariant } from '../../util/errors.ts'
 import { countElements, formatShape, type Shape, tensorType } from '../../util/shape.ts'
 import { c, i, s, singleStep, step } from '../map/rules/rule.ts'
-import { defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
+import { type Case, caseOf, defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
 import { canUseTree, lowerReduction, prefersTree } from '../reduce/passes.ts'
-import { type ReduceAttrs, reducedShape } from '../reduce/shapes.ts'
+import { kept, over, type ReduceAttrs, reducedShape } from '../reduce/shapes.ts'
 import { applySteps, broadcastOffset, chainShape, type Step } from '../steps.ts'
 
 /** A chain before a sum and a chain after it. */
@@ -35,6 +35,8 @@ const lower = (call: OpCall<SumOfAttrs>, useTree: boolean): Lowering =>
     useTree,
   )
 
+const error = singleStep('squaredError', 2)
+const product = singleStep('mul', 2)
 const mean = (count: number): Step[] => [step('div', i(0), c(count))]
 
 /**
@@ -84,71 +86,45 @@ export const sumOf: Op<SumOfAttrs> = defineOp<SumOfAttrs>({
     because: 'up to a few thousand additions in f32; terms cancel, so the error is absolute',
   },
   cases: [
-    {
-      name: 'mean of one element',
-      inputs: [tensorType([1])],
-      attrs: { axes: [0], keepDims: false, steps: [], finalSteps: mean(1) },
-    },
-    {
-      name: 'mean squared error of 9x37',
-      inputs: [tensorType([9, 37]), tensorType([9, 37])],
-      attrs: {
-        axes: [0, 1],
-        keepDims: false,
-        steps: singleStep('squaredError', 2),
-        finalSteps: mean(333),
-      },
-    },
-    {
-      name: 'variance of 5x6x70 over axes 0, 2',
-      inputs: [tensorType([5, 6, 70]), tensorType([1, 6, 1])],
-      attrs: {
-        axes: [0, 2],
-        keepDims: true,
-        steps: singleStep('squaredError', 2),
-        finalSteps: mean(349),
-      },
-    },
-    {
-      name: 'norms of columns, one operand a row',
-      inputs: [tensorType([300, 7]), tensorType([7])],
-      attrs: {
-        axes: [0],
-        keepDims: false,
-        steps: [step('mul', i(0), i(1)), step('square', s(0))],
-        finalSteps: singleStep('sqrt', 1),
-      },
-    },
-    {
-      name: 'in chunks, times a scalar',
-      inputs: [tensorType([2, 17_001]), tensorType([])],
-      attrs: {
-        axes: [1],
-        keepDims: true,
-        steps: singleStep('mul', 2),
-        finalSteps: mean(17_001),
-      },
-    },
-    {
-      name: 'nothing over the other axis',
-      inputs: [tensorType([0, 5]), tensorType([5])],
-      attrs: { axes: [1], keepDims: false, steps: singleStep('add', 2), finalSteps: mean(5) },
-    },
-    {
-      name: 'nothing over the empty axis',
-      inputs: [tensorType([0, 5])],
-      attrs: { axes: [0], keepDims: false, steps: singleStep('square', 1), finalSteps: [] },
-    },
-    {
-      name: 'nothing over an empty axis, one operand broadcast',
-      inputs: [tensorType([4, 0, 1]), tensorType([2])],
-      attrs: { axes: [0, 1], keepDims: false, steps: singleStep('mul', 2), finalSteps: [] },
-    },
-    {
-      name: 'huge',
-      inputs: [tensorType([3, 129])],
-      attrs: { axes: [1], keepDims: false, steps: singleStep('abs', 1), finalSteps: mean(129) },
-      fill: 'huge',
-    },
+    sumCase('mean of one element', [[1]], over(0), [], mean(1)),
+    sumCase(
+      'mean squared error of 9x37',
+      [9, 37].map(() => [9, 37]),
+      over(0, 1),
+      error,
+      mean(333),
+    ),
+    sumCase(
+      'variance over axes 0, 2',
+      [
+        [5, 6, 70],
+        [1, 6, 1],
+      ],
+      kept(0, 2),
+      error,
+      mean(349),
+    ),
+    sumCase(
+      'norms of columns, one operand a row',
+      [[300, 7], [7]],
+      over(0),
+      [step('mul', i(0), i(1)), step('square', s(0))],
+      singleStep('sqrt', 1),
+    ),
+    sumCase('in chunks, times a scalar', [[2, 17_001], []], kept(1), product, mean(17_001)),
+    sumCase('nothing over the other axis', [[0, 5], [5]], over(1), singleStep('add', 2), mean(5)),
+    sumCase('nothing over the empty axis', [[0, 5]], over(0), singleStep('square', 1), []),
+    sumCase('nothing, one operand broadcast', [[4, 0, 1], [2]], over(0, 1), product, []),
+    { ...sumCase('huge', [[3, 129]], over(1), singleStep('abs', 1), mean(129)), fill: 'huge' },
   ],
 })
+
+function sumCase(
+  name: string,
+  inputs: readonly Shape[],
+  reduced: ReduceAttrs,
+  steps: readonly Step[],
+  finalSteps: readonly Step[],
+): Case<SumOfAttrs> {
+  return caseOf(name, inputs, { ...reduced, steps, finalSteps })
+}

@@ -1,7 +1,7 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, tensorType } from '../../util/shape.ts'
 import { eachFloat, oneVariant } from '../elements.ts'
-import { defineOp, type Op } from '../op.ts'
+import { type Case, caseOf, defineOp, type Op } from '../op.ts'
 import { ceilDiv, reads } from '../shader.ts'
 import wgsl from './sync-ranks.wgsl?raw'
 
@@ -119,41 +119,28 @@ export const syncRanks: Op<SyncAttrs> = defineOp<SyncAttrs>({
   },
   tolerance: { absolute: 0, relative: 0, because: 'copies' },
   cases: [
-    {
-      name: 'one value of one rank',
-      inputs: [tensorType([1])],
-      attrs: { syncPoint: 'gather', rank: 0, size: 1, group: 0 },
-    },
-    {
-      name: 'gathered by the second of 3',
-      inputs: [tensorType([67])],
-      attrs: { syncPoint: 'gather', rank: 1, size: 3, group: 0 },
-    },
-    {
-      name: 'two tensors gathered by the last of 2, one padded',
-      inputs: [tensorType([67]), tensorType([4])],
-      attrs: { syncPoint: 'gather', rank: 1, size: 2, group: 0, totals: [133, 8] },
-    },
-    {
-      name: 'gathered by a rank that has padding alone',
-      inputs: [tensorType([1])],
-      attrs: { syncPoint: 'gather', rank: 3, size: 4, group: 0, totals: [3] },
-    },
-    {
-      name: 'summed',
-      inputs: [tensorType([130])],
-      attrs: { syncPoint: 'sum', rank: 2, size: 4, group: 0 },
-    },
-    {
-      name: 'two tensors scattered to the last of 3, one padded',
-      inputs: [tensorType([201]), tensorType([4])],
-      attrs: { syncPoint: 'scatter', rank: 2, size: 3, group: 0 },
-    },
-    {
-      name: 'huge',
-      inputs: [tensorType([5])],
-      attrs: { syncPoint: 'gather', rank: 1, size: 2, group: 0 },
-      fill: 'huge',
-    },
+    rankCase('one value of one rank', [1], 'gather', 0, 1),
+    rankCase('gathered by the second of 3', [67], 'gather', 1, 3),
+    rankCase('two gathered by the last of 2, one padded', [67, 4], 'gather', 1, 2, [133, 8]),
+    rankCase('gathered by a rank that has padding alone', [1], 'gather', 3, 4, [3]),
+    rankCase('summed', [130], 'sum', 2, 4),
+    rankCase('two scattered to the last of 3, one padded', [201, 4], 'scatter', 2, 3),
+    { ...rankCase('huge', [5], 'gather', 1, 2), fill: 'huge' },
   ],
 })
+
+function rankCase(
+  name: string,
+  lengths: readonly number[],
+  syncPoint: SyncAttrs['syncPoint'],
+  rank: number,
+  size: number,
+  totals?: readonly number[],
+): Case<SyncAttrs> {
+  const attrs = { syncPoint, rank, size, group: 0, ...(totals && { totals }) }
+  return caseOf(
+    name,
+    lengths.map((length) => [length]),
+    attrs,
+  )
+}
