@@ -1,4 +1,5 @@
 import { tensorType } from '../util/shape.ts'
+import { naiveOr } from './elements.ts'
 import type { KernelLimits, Lowering, Op, OpCall } from './op.ts'
 import { type Join, type RowKernel, rowKernel } from './rows.ts'
 import { ceilDiv, type dispatch, reads, type ShaderBinding, writes } from './shader.ts'
@@ -12,13 +13,12 @@ const hasThreads = ({ maxInvocations }: KernelLimits): boolean => maxInvocations
 export const naiveOrTree = <A>(
   naive: (call: OpCall<A>) => Lowering,
   tree: (call: OpCall<A>) => Lowering,
-): Pick<Op<A>, 'variants' | 'preferred'> => ({
-  variants: [
-    { name: 'naive', lower: naive },
-    { name: 'tree', when: (_call, limits) => hasThreads(limits), lower: tree },
-  ],
-  preferred: (_call, limits) => (hasThreads(limits) ? 'tree' : 'naive'),
-})
+): Pick<Op<A>, 'variants' | 'preferred'> =>
+  naiveOr<A>(
+    'tree',
+    (_call, limits) => hasThreads(limits),
+    (call, isTree) => (isTree ? tree : naive)(call),
+  )
 
 /** A total over `length` elements. */
 export interface TotalKernel {

@@ -7,7 +7,7 @@ import {
   tensorType,
 } from '../../util/shape.ts'
 import { constant } from '../constant/constant.ts'
-import { eachElement } from '../elements.ts'
+import { eachElement, naiveOr } from '../elements.ts'
 import { defineOp, type HostArray, type Lowering, type Op, type OpCall } from '../op.ts'
 import { reads, writes } from '../shader.ts'
 import { emptyLike } from '../view/region.ts'
@@ -150,15 +150,11 @@ export const cat: Op<CatAttrs> = defineOp<CatAttrs>({
       ),
     ]
   },
-  variants: [
-    { name: 'naive', lower: (call) => lower('cat', ...catCall(call), false) },
-    {
-      name: 'wide',
-      when: (call) => canBeWide(...catCall(call)),
-      lower: (call) => lower('cat', ...catCall(call), true),
-    },
-  ],
-  preferred: (call) => (canBeWide(...catCall(call)) ? 'wide' : 'naive'),
+  ...naiveOr(
+    'wide',
+    (call) => canBeWide(...catCall(call)),
+    (call, isWide) => lower('cat', ...catCall(call), isWide),
+  ),
   gradient(context) {
     const [dy] = context.outputGradients
     if (!dy) return context.inputs.map(() => undefined)
@@ -236,15 +232,11 @@ export const split: Op<SplitAttrs> = defineOp<SplitAttrs>({
       ),
     )
   },
-  variants: [
-    { name: 'naive', lower: (call) => lower('split', ...splitCall(call), false) },
-    {
-      name: 'wide',
-      when: (call) => canBeWide(...splitCall(call)),
-      lower: (call) => lower('split', ...splitCall(call), true),
-    },
-  ],
-  preferred: (call) => (canBeWide(...splitCall(call)) ? 'wide' : 'naive'),
+  ...naiveOr(
+    'wide',
+    (call) => canBeWide(...splitCall(call)),
+    (call, isWide) => lower('split', ...splitCall(call), isWide),
+  ),
   gradient(context) {
     const { axis } = context.attrs
     invariant(context.outputs.length > 0, () => 'split: no parts')

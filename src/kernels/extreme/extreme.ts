@@ -2,7 +2,7 @@ import { countElements, sameShape, tensorType } from '../../util/shape.ts'
 import { type MapAttrs, map } from '../map/map.ts'
 import { i, s, singleStep, step } from '../map/rules/rule.ts'
 import { type Case, caseOf, defineOp, type Op, type Value } from '../op.ts'
-import { canUseTree, lowerOverAxes, prefersTree } from '../reduce/passes.ts'
+import { lowerOverAxes, reductionVariants } from '../reduce/passes.ts'
 import {
   checkAxes,
   kept,
@@ -39,15 +39,7 @@ const extreme = (name: string, combine: 'max' | 'min'): Op<ReduceAttrs> => {
       refuseEmpty(name, x, axes)
       return [reducedType(x, { axes, keepDims })]
     },
-    variants: [
-      { name: 'naive', lower: (call) => lowerOverAxes(`a${combine}`, call, combine, false) },
-      {
-        name: 'tree',
-        when: ({ inputs: [x], attrs }) => canUseTree(x.shape, attrs.axes),
-        lower: (call) => lowerOverAxes(`a${combine}`, call, combine, true),
-      },
-    ],
-    preferred: ({ inputs: [x], attrs }) => (prefersTree(x.shape, attrs.axes) ? 'tree' : 'naive'),
+    ...reductionVariants((call, useTree) => lowerOverAxes(name, call, combine, useTree)),
     // dy / (how many are equal to y) at each of those
     gradient({ inputs: [x], outputs: [y], outputGradients: [dy], attrs, emit }) {
       if (!dy) return [undefined]

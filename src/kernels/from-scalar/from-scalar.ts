@@ -1,4 +1,5 @@
 import { tensorType } from '../../util/shape.ts'
+import { oneVariant } from '../elements.ts'
 import { defineOp, type Op, type ScalarSlot } from '../op.ts'
 import { dispatch, reads, writes } from '../shader.ts'
 import wgsl from './from-scalar.wgsl?raw'
@@ -12,22 +13,15 @@ export interface FromScalarAttrs {
 export const fromScalar: Op<FromScalarAttrs> = defineOp<FromScalarAttrs>({
   name: 'fromScalar',
   infer: () => [tensorType([])],
-  variants: [
-    {
-      name: 'naive',
-      lower: ({ attrs }) => ({
-        dispatches: [
-          dispatch({
-            label: `fromScalar ${attrs.slot.slot}`,
-            bindings: [reads('scalars', 'scalars'), writes('y', { out: 0 })],
-            constants: { SLOT: attrs.slot.slot },
-            body: wgsl,
-            groups: [1, 1, 1],
-          }),
-        ],
-      }),
-    },
-  ],
+  variants: oneVariant(({ attrs }) => [
+    dispatch({
+      label: `fromScalar ${attrs.slot.slot}`,
+      bindings: [reads('scalars', 'scalars'), writes('y', { out: 0 })],
+      constants: { SLOT: attrs.slot.slot },
+      body: wgsl,
+      groups: [1, 1, 1],
+    }),
+  ]),
   reference: (_, { attrs }, scalars) => [Float64Array.of(scalars[attrs.slot.slot])],
   tolerance: { absolute: 0, relative: 0, because: 'a copy' },
   cases: [

@@ -1,4 +1,5 @@
 import { type Shape, tensorType } from '../../util/shape.ts'
+import { oneVariant } from '../elements.ts'
 import { type Case, caseOf, defineOp, type ScalarSlot } from '../op.ts'
 import { reads, writes } from '../shader.ts'
 import { checkPairs, single } from '../single.ts'
@@ -14,33 +15,26 @@ export const joinStats = defineOp<{ readonly norm: NormKind }>({
     checkPairs('joinStats', inputs, maxJoined)
     return [tensorType([2])]
   },
-  variants: [
-    {
-      name: 'naive',
-      lower: ({ inputs, attrs: { norm } }) => ({
-        dispatches: [
-          single(
-            'joinStats',
-            [...inputs.map((_, i) => reads(`stats${i}`, { in: i })), writes('total', { out: 0 })],
-            '',
-            [
-              'var value = 0.0;',
-              'var flag = 0.0;',
-              ...inputs.flatMap(({ shape: [length] }, i) => [
-                `for (var i = 0u; i < ${length}u; i += 2u) {`,
-                `  let next = stats${i}[i];`,
-                `  value = ${normOf(norm).wgsl.join('value', 'next')};`,
-                `  flag = max(flag, stats${i}[i + 1u]);`,
-                '}',
-              ]),
-              'total[0] = value;',
-              'total[1] = flag;',
-            ],
-          ),
-        ],
-      }),
-    },
-  ],
+  variants: oneVariant(({ inputs, attrs: { norm } }) => [
+    single(
+      'joinStats',
+      [...inputs.map((_, i) => reads(`stats${i}`, { in: i })), writes('total', { out: 0 })],
+      '',
+      [
+        'var value = 0.0;',
+        'var flag = 0.0;',
+        ...inputs.flatMap(({ shape: [length] }, i) => [
+          `for (var i = 0u; i < ${length}u; i += 2u) {`,
+          `  let next = stats${i}[i];`,
+          `  value = ${normOf(norm).wgsl.join('value', 'next')};`,
+          `  flag = max(flag, stats${i}[i + 1u]);`,
+          '}',
+        ]),
+        'total[0] = value;',
+        'total[1] = flag;',
+      ],
+    ),
+  ]),
   reference(inputs, { attrs: { norm } }) {
     const { join } = normOf(norm)
     const pairs = inputs.flatMap((stats) => [...stats])
@@ -82,38 +76,31 @@ export const clipFactor = defineOp<ClipFactorAttrs>({
     checkPairs('clipFactor', inputs, 2)
     return [tensorType([]), tensorType([2])]
   },
-  variants: [
-    {
-      name: 'naive',
-      lower: ({ inputs, attrs: { norm, maxNorm, skipsNonfinite } }) => ({
-        dispatches: [
-          single(
-            'clipFactor',
-            [
-              reads('stats', { in: 0 }),
-              ...(inputs.length > 1 ? [reads('before', { in: 1 })] : []),
-              writes('norm', { out: 0 }),
-              writes('control', { out: 1 }),
-              reads('scalars', 'scalars'),
-            ],
-            '',
-            [
-              `let factor = ${inputs.length > 1 ? 'before[0]' : '1.0'};`,
-              'let given = stats[0];',
-              `let total = factor * (${normOf(norm).wgsl.finish('given')});`,
-              'norm[0] = total;',
-              `let most = scalars[${maxNorm.slot}u] / (total + 1e-6);`,
-              `control[0] = factor * select(min(1.0, most), most, is_nan(most));`,
-              `let skip = ${inputs.length > 1 ? 'before[1]' : '0.0'};`,
-              skipsNonfinite
-                ? 'control[1] = select(skip, 1.0, (bitcast<u32>(total) & 0x7f800000u) == 0x7f800000u);'
-                : 'control[1] = skip;',
-            ],
-          ),
-        ],
-      }),
-    },
-  ],
+  variants: oneVariant(({ inputs, attrs: { norm, maxNorm, skipsNonfinite } }) => [
+    single(
+      'clipFactor',
+      [
+        reads('stats', { in: 0 }),
+        ...(inputs.length > 1 ? [reads('before', { in: 1 })] : []),
+        writes('norm', { out: 0 }),
+        writes('control', { out: 1 }),
+        reads('scalars', 'scalars'),
+      ],
+      '',
+      [
+        `let factor = ${inputs.length > 1 ? 'before[0]' : '1.0'};`,
+        'let given = stats[0];',
+        `let total = factor * (${normOf(norm).wgsl.finish('given')});`,
+        'norm[0] = total;',
+        `let most = scalars[${maxNorm.slot}u] / (total + 1e-6);`,
+        `control[0] = factor * select(min(1.0, most), most, is_nan(most));`,
+        `let skip = ${inputs.length > 1 ? 'before[1]' : '0.0'};`,
+        skipsNonfinite
+          ? 'control[1] = select(skip, 1.0, (bitcast<u32>(total) & 0x7f800000u) == 0x7f800000u);'
+          : 'control[1] = skip;',
+      ],
+    ),
+  ]),
   reference([stats, before], { attrs: { norm, maxNorm, skipsNonfinite } }, scalars) {
     const factor = before ? before[0] : 1
     const total = factor * normOf(norm).finish(stats[0])
@@ -163,19 +150,12 @@ export const withoutFactor = defineOp<Record<string, never>>({
     checkPairs('withoutFactor', inputs, 1)
     return [tensorType([2])]
   },
-  variants: [
-    {
-      name: 'naive',
-      lower: () => ({
-        dispatches: [
-          single('withoutFactor', [reads('before', { in: 0 }), writes('control', { out: 0 })], '', [
-            'control[0] = 1.0;',
-            'control[1] = before[1];',
-          ]),
-        ],
-      }),
-    },
-  ],
+  variants: oneVariant(() => [
+    single('withoutFactor', [reads('before', { in: 0 }), writes('control', { out: 0 })], '', [
+      'control[0] = 1.0;',
+      'control[1] = before[1];',
+    ]),
+  ]),
   reference: ([before]) => [Float64Array.of(1, before[1])],
   tolerance: { absolute: 0, relative: 0, because: 'copies' },
   cases: [

@@ -1,4 +1,5 @@
 import { type TensorType, tensorType } from '../../util/shape.ts'
+import { oneVariant } from '../elements.ts'
 import { defineOp, type ScalarSlot } from '../op.ts'
 import { reads, updates, writes } from '../shader.ts'
 import { checkPairs, single } from '../single.ts'
@@ -18,21 +19,14 @@ export const unscale = defineOp<Record<string, never>>({
     checkPairs('unscale', inputs, 2)
     return [pair]
   },
-  variants: [
-    {
-      name: 'naive',
-      lower: () => ({
-        dispatches: [
-          single(
-            'unscale',
-            [reads('stats', { in: 0 }), reads('scaler', { in: 1 }), writes('control', { out: 0 })],
-            '',
-            ['control[0] = 1.0 / scaler[0];', 'control[1] = select(0.0, 1.0, stats[1] > 0.0);'],
-          ),
-        ],
-      }),
-    },
-  ],
+  variants: oneVariant(() => [
+    single(
+      'unscale',
+      [reads('stats', { in: 0 }), reads('scaler', { in: 1 }), writes('control', { out: 0 })],
+      '',
+      ['control[0] = 1.0 / scaler[0];', 'control[1] = select(0.0, 1.0, stats[1] > 0.0);'],
+    ),
+  ]),
   reference: ([stats, scaler]) => [Float64Array.of(1 / scaler[0], stats[1] > 0 ? 1 : 0)],
   tolerance: { absolute: 0, relative: 5e-7, because: 'one division of 2.5 ulp' },
   cases: [
@@ -63,38 +57,31 @@ export const scalerUpdate = defineOp<ScalerUpdateAttrs>({
     return []
   },
   updates: [0],
-  variants: [
-    {
-      name: 'naive',
-      lower: ({ inputs, attrs: { growth, backoff, interval } }) => ({
-        dispatches: [
-          single(
-            'scalerUpdate',
-            [
-              updates('scaler', { in: 0 }),
-              ...inputs.slice(1).map((_, i) => reads(`control${i}`, { in: i + 1 })),
-              reads('scalars', 'scalars'),
-            ],
-            '',
-            [
-              'var found = 0.0;',
-              ...inputs.slice(1).map((_, i) => `found = max(found, control${i}[1]);`),
-              'if (found > 0.0) {',
-              `  scaler[0] = scaler[0] * scalars[${backoff.slot}u];`,
-              '  scaler[1] = 0.0;',
-              '} else {',
-              '  let steps = scaler[1] + 1.0;',
-              `  let grows = steps >= scalars[${interval.slot}u];`,
-              `  let grown = min(scaler[0] * scalars[${growth.slot}u], 8.507059e37);`,
-              '  scaler[0] = select(scaler[0], grown, grows);',
-              '  scaler[1] = select(steps, 0.0, grows);',
-              '}',
-            ],
-          ),
-        ],
-      }),
-    },
-  ],
+  variants: oneVariant(({ inputs, attrs: { growth, backoff, interval } }) => [
+    single(
+      'scalerUpdate',
+      [
+        updates('scaler', { in: 0 }),
+        ...inputs.slice(1).map((_, i) => reads(`control${i}`, { in: i + 1 })),
+        reads('scalars', 'scalars'),
+      ],
+      '',
+      [
+        'var found = 0.0;',
+        ...inputs.slice(1).map((_, i) => `found = max(found, control${i}[1]);`),
+        'if (found > 0.0) {',
+        `  scaler[0] = scaler[0] * scalars[${backoff.slot}u];`,
+        '  scaler[1] = 0.0;',
+        '} else {',
+        '  let steps = scaler[1] + 1.0;',
+        `  let grows = steps >= scalars[${interval.slot}u];`,
+        `  let grown = min(scaler[0] * scalars[${growth.slot}u], 8.507059e37);`,
+        '  scaler[0] = select(scaler[0], grown, grows);',
+        '  scaler[1] = select(steps, 0.0, grows);',
+        '}',
+      ],
+    ),
+  ]),
   reference([scaler, ...controls], { attrs: { growth, backoff, interval } }, scalars) {
     if (controls.some((control) => control[1] > 0)) {
       scaler[0] *= scalars[backoff.slot]

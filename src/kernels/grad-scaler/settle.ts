@@ -1,5 +1,6 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, tensorType } from '../../util/shape.ts'
+import { oneVariant } from '../elements.ts'
 import { defineOp, type ScalarSlot } from '../op.ts'
 import { reads, updates, writes } from '../shader.ts'
 import { checkPairs, single } from '../single.ts'
@@ -95,32 +96,25 @@ export const settle = defineOp<SettleAttrs>({
     return [tensorType([4])]
   },
   updates: [1],
-  variants: [
-    {
-      name: 'naive',
-      lower: ({ attrs }) => ({
-        dispatches: [
-          single(
-            'settle',
-            [
-              reads('control', { in: 0 }),
-              updates('counter', { in: 1 }),
-              writes('settled', { out: 0 }),
-              ...(attrs.form === 'plain' ? [] : [reads('scalars', 'scalars')]),
-            ],
-            attrs.form === 'adam' ? oneMinusExp : '',
-            [
-              'let left_out = counter[0] + select(0.0, 1.0, control[1] > 0.0);',
-              'counter[0] = left_out;',
-              'settled[0] = control[0];',
-              'settled[1] = control[1];',
-              ...settleLines(attrs),
-            ],
-          ),
-        ],
-      }),
-    },
-  ],
+  variants: oneVariant(({ attrs }) => [
+    single(
+      'settle',
+      [
+        reads('control', { in: 0 }),
+        updates('counter', { in: 1 }),
+        writes('settled', { out: 0 }),
+        ...(attrs.form === 'plain' ? [] : [reads('scalars', 'scalars')]),
+      ],
+      attrs.form === 'adam' ? oneMinusExp : '',
+      [
+        'let left_out = counter[0] + select(0.0, 1.0, control[1] > 0.0);',
+        'counter[0] = left_out;',
+        'settled[0] = control[0];',
+        'settled[1] = control[1];',
+        ...settleLines(attrs),
+      ],
+    ),
+  ]),
   reference([control, leftOut], { attrs }, scalars) {
     if (control[1] > 0) leftOut[0] += 1
     return [Float64Array.of(control[0], control[1], ...settleReference(attrs, leftOut[0], scalars))]

@@ -6,7 +6,7 @@ import {
   type TensorType,
   tensorType,
 } from '../../util/shape.ts'
-import { eachElement } from '../elements.ts'
+import { eachElement, naiveOr } from '../elements.ts'
 import { type Case, defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
 import { reads, writes } from '../shader.ts'
 import { notANumber } from '../view/copy-kernel.ts'
@@ -83,15 +83,7 @@ export const indexSelect: Op<IndexSelectAttrs> = defineOp<IndexSelectAttrs>({
       tensorType([...x.shape.slice(0, axis), ...index.shape, ...x.shape.slice(axis + 1)], x.dtype),
     ]
   },
-  variants: [
-    { name: 'naive', lower: (call) => selectKernel(call, false) },
-    {
-      name: 'wide',
-      when: canSelectWide,
-      lower: (call) => selectKernel(call, true),
-    },
-  ],
-  preferred: (call) => (canSelectWide(call) ? 'wide' : 'naive'),
+  ...naiveOr('wide', canSelectWide, selectKernel),
   gradient(context) {
     const [dy] = context.outputGradients
     const [x, index] = context.inputs

@@ -2,7 +2,7 @@ import { ShapeError } from '../../util/errors.ts'
 import { formatShape, type Shape, sameShape, tensorType } from '../../util/shape.ts'
 import { applyEpilogue, epilogueOf } from '../conv2d/epilogue.ts'
 import { checkEpilogue, checkImages, checkWindow, windowCount } from '../conv2d/geometry.ts'
-import { eachFloat } from '../elements.ts'
+import { eachFloat, naiveOr } from '../elements.ts'
 import { storedAs } from '../half.ts'
 import { floatElement } from '../half-bindings.ts'
 import { gradientOfOutput } from '../map/map.ts'
@@ -124,30 +124,24 @@ export const maxPool2d: Op<MaxPoolAttrs> = defineOp<MaxPoolAttrs>({
   },
   takesHalf: true,
   givesHalf: () => true,
-  variants: [
-    {
-      name: 'naive',
-      lower(call) {
-        const [x] = call.inputs
-        const { planes: _, ...constants } = forwardSizes(call)
-        return {
-          dispatches: eachFloat({
-            label: `maxPool2d ${constants.KH}x${constants.KW}`,
-            bindings: [reads('x', { in: 0 }, floatElement(x)), writes('index', { out: 1 }, 'i32')],
-            output: { name: 'y', type: call.outputs[0] },
-            constants,
-            functions: forwardWgsl,
-          }),
-        }
-      },
+  ...naiveOr(
+    'unrolled',
+    ({ attrs }) => isUnrolled(attrs),
+    (call, unrolls) => {
+      if (unrolls) return { dispatches: unrolledPool(forwardSizes(call), call) }
+      const [x] = call.inputs
+      const { planes: _, ...constants } = forwardSizes(call)
+      return {
+        dispatches: eachFloat({
+          label: `maxPool2d ${constants.KH}x${constants.KW}`,
+          bindings: [reads('x', { in: 0 }, floatElement(x)), writes('index', { out: 1 }, 'i32')],
+          output: { name: 'y', type: call.outputs[0] },
+          constants,
+          functions: forwardWgsl,
+        }),
+      }
     },
-    {
-      name: 'unrolled',
-      when: ({ attrs }) => isUnrolled(attrs),
-      lower: (call) => ({ dispatches: unrolledPool(forwardSizes(call), call) }),
-    },
-  ],
-  preferred: ({ attrs }) => (isUnrolled(attrs) ? 'unrolled' : 'naive'),
+  ),
   gradient(context) {
     const dy = context.needs(0) ? gradientOfOutput(context) : undefined
     if (!dy) return []
@@ -236,36 +230,34 @@ export const maxPool2dGrad: Op<MaxPoolGradAttrs> = defineOp<MaxPoolGradAttrs>({
     return [dx]
   },
   takesEpilogue: true,
-  variants: [
-    {
-      name: 'naive',
-      lower({ inputs, outputs: [dx], attrs }) {
-        const { planes: _, ...constants } = gradSizes(attrs)
-        const epilogue = epilogueOf(attrs.epilogue, inputs, 2, dx)
-        return {
-          dispatches: eachFloat({
-            label: `maxPool2dGrad ${constants.KH}x${constants.KW}`,
-            bindings: [
-              reads('dy', { in: 0 }, floatElement(inputs[0])),
-              reads('index', { in: 1 }, 'i32'),
-              ...epilogue.bindings,
-            ],
-            output: { name: 'dx', type: dx },
-            constants: { ...constants, C: dx.shape[1] },
-            functions: `${epilogue.wgsl}\n\n${gradWgsl}`,
-          }),
-        }
-      },
+  ...naiveOr(
+    'blocks',
+    ({ attrs }) => isInBlocks(attrs),
+    (call, inBlocks) => {
+      const {
+        inputs,
+        outputs: [dx],
+        attrs,
+      } = call
+      const { planes, ...constants } = gradSizes(attrs)
+      if (inBlocks)
+        return { dispatches: blockPoolGrad({ planes, ...constants }, attrs.epilogue, call) }
+      const epilogue = epilogueOf(attrs.epilogue, inputs, 2, dx)
+      return {
+        dispatches: eachFloat({
+          label: `maxPool2dGrad ${constants.KH}x${constants.KW}`,
+          bindings: [
+            reads('dy', { in: 0 }, floatElement(inputs[0])),
+            reads('index', { in: 1 }, 'i32'),
+            ...epilogue.bindings,
+          ],
+          output: { name: 'dx', type: dx },
+          constants: { ...constants, C: dx.shape[1] },
+          functions: `${epilogue.wgsl}\n\n${gradWgsl}`,
+        }),
+      }
     },
-    {
-      name: 'blocks',
-      when: ({ attrs }) => isInBlocks(attrs),
-      lower: (call) => ({
-        dispatches: blockPoolGrad(gradSizes(call.attrs), call.attrs.epilogue, call),
-      }),
-    },
-  ],
-  preferred: ({ attrs }) => (isInBlocks(attrs) ? 'blocks' : 'naive'),
+  ),
   reference([dy, index, ...operands], { inputs, outputs, attrs }) {
     const dx = maxPool2dGradReference(dy, index, gradSizes(attrs))
     const finished = applyEpilogue(attrs.epilogue, dx, outputs[0].shape, operands, inputs.slice(2))

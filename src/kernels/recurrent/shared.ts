@@ -1,4 +1,5 @@
 import { type TensorType, tensorType } from '../../util/shape.ts'
+import { naiveOr } from '../elements.ts'
 import type { Case, KernelLimits, Lowering, Op, OpCall } from '../op.ts'
 import { linearGroups, reads, type ShaderBinding } from '../shader.ts'
 import { type ScalarFunctionName, stepsToWgsl } from '../steps.ts'
@@ -61,17 +62,9 @@ export function sequenceVariants<A>(
     const size = weightOf(call).shape[1]
     return size % 4 === 0 && size > 0 && maxInvocations >= 256
   }
-  return {
-    variants: [
-      { name: 'naive', lower: (call) => lower(call, 64, false) },
-      {
-        name: 'wide',
-        when: canBeWide,
-        lower: (call) => lower(call, lanesFor(itemsOf(call)), true),
-      },
-    ],
-    preferred: (call, limits) => (canBeWide(call, limits) ? 'wide' : 'naive'),
-  }
+  return naiveOr('wide', canBeWide, (call, isWide) =>
+    lower(call, isWide ? lanesFor(itemsOf(call)) : 64, isWide),
+  )
 }
 
 /** A sample call in short: sizes, attrs that differ from the usual ones, fill. */

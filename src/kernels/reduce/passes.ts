@@ -6,7 +6,8 @@ import {
   tensorType,
 } from '../../util/shape.ts'
 import { collapseBroadcast } from '../chain-kernel.ts'
-import type { Lowering, OpCall, Operand } from '../op.ts'
+import { naiveOr } from '../elements.ts'
+import type { Lowering, Op, OpCall, Operand } from '../op.ts'
 import { adding, type Join, rowKernel } from '../rows.ts'
 import { ceilDiv, reads, type ShaderBinding, writes } from '../shader.ts'
 import { broadcastIndex, type Step, stepsToWgsl } from '../steps.ts'
@@ -42,14 +43,20 @@ export interface Reduction {
 const splitFrom = 16_384
 const chunk = 2048
 
-/** Trees pay where there are few results, each of many elements. */
-export const prefersTree = (shape: Shape, axes: readonly number[]): boolean =>
-  reductionPasses(shape, axes).some(
-    ({ outer, reduced, inner }) => reduced >= 256 && outer * inner <= 1024,
-  )
-
-export const canUseTree = (shape: Shape, axes: readonly number[]): boolean =>
-  reductionPasses(shape, axes).some(({ reduced }) => reduced > 64)
+/** One invocation a result, or a tree of them: that pays where there are few results, each of many elements. */
+export function reductionVariants<A extends ReduceAttrs>(
+  lower: (call: OpCall<A>, useTree: boolean) => Lowering,
+  shapeOf: (call: OpCall<A>) => Shape = ({ inputs: [x] }) => x.shape,
+): Pick<Op<A>, 'variants' | 'preferred'> {
+  const hasPass = (call: OpCall<A>, is: (pass: Pass) => boolean) =>
+    reductionPasses(shapeOf(call), call.attrs.axes).some(is)
+  const canUseTree = (call: OpCall<A>) => hasPass(call, ({ reduced }) => reduced > 64)
+  const isFewOfMany = ({ outer, reduced, inner }: Pass) => reduced >= 256 && outer * inner <= 1024
+  return {
+    ...naiveOr('tree', canUseTree, lower),
+    preferred: (call) => (hasPass(call, isFewOfMany) ? 'tree' : 'naive'),
+  }
+}
 
 /** How elements of a dtype become one, and the WGSL functions between them and values. */
 interface Elements {

@@ -2,7 +2,7 @@ import { invariant } from '../../util/errors.ts'
 import { countElements, formatShape, type Shape, tensorType } from '../../util/shape.ts'
 import { c, i, s, singleStep, step } from '../map/rules/rule.ts'
 import { type Case, caseOf, defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
-import { canUseTree, lowerReduction, prefersTree } from '../reduce/passes.ts'
+import { lowerReduction, reductionVariants } from '../reduce/passes.ts'
 import { kept, over, type ReduceAttrs, reducedShape } from '../reduce/shapes.ts'
 import { applySteps, broadcastOffset, chainShape, type Step } from '../steps.ts'
 
@@ -58,15 +58,7 @@ export const sumOf: Op<SumOfAttrs> = defineOp<SumOfAttrs>({
     )
     return [tensorType(reducedShape(shape, axes, keepDims))]
   },
-  variants: [
-    { name: 'naive', lower: (call) => lower(call, false) },
-    {
-      name: 'tree',
-      when: (call) => canUseTree(inputShape(call), call.attrs.axes),
-      lower: (call) => lower(call, true),
-    },
-  ],
-  preferred: (call) => (prefersTree(inputShape(call), call.attrs.axes) ? 'tree' : 'naive'),
+  ...reductionVariants(lower, inputShape),
   reference(inputs, call) {
     const { steps, finalSteps, axes } = call.attrs
     const shape = inputShape(call)

@@ -2,7 +2,7 @@ import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, type Shape, sameShape, tensorType } from '../../util/shape.ts'
 import { canBeWide, lowerChain } from '../chain-kernel.ts'
 import { caseOf, defineOp, type GradientContext, type Op, type Value } from '../op.ts'
-import { canUseTree, lowerOverAxes, prefersTree } from '../reduce/passes.ts'
+import { lowerOverAxes, reductionVariants } from '../reduce/passes.ts'
 import {
   checkAxes,
   kept,
@@ -28,15 +28,7 @@ export const sum: Op<ReduceAttrs> = defineOp<ReduceAttrs>({
     checkAxes('sum', x, axes)
     return [reducedType(x, { axes, keepDims })]
   },
-  variants: [
-    { name: 'naive', lower: (call) => lowerOverAxes('sum', call, 'sum', false) },
-    {
-      name: 'tree',
-      when: ({ inputs: [x], attrs }) => canUseTree(x.shape, attrs.axes),
-      lower: (call) => lowerOverAxes('sum', call, 'sum', true),
-    },
-  ],
-  preferred: ({ inputs: [x], attrs }) => (prefersTree(x.shape, attrs.axes) ? 'tree' : 'naive'),
+  ...reductionVariants((call, useTree) => lowerOverAxes('sum', call, 'sum', useTree)),
   gradient(context) {
     const [dy] = context.outputGradients
     if (!dy) return [undefined]

@@ -7,6 +7,7 @@ import {
   type TensorType,
   tensorType,
 } from '../../util/shape.ts'
+import { naiveOr } from '../elements.ts'
 import { defineOp, type HostArray, type Op, type OpCall, type Value } from '../op.ts'
 import { contiguous, type Strided } from '../strided.ts'
 import { sum } from '../sum/sum.ts'
@@ -64,15 +65,11 @@ export const view: Op<ViewAttrs> = defineOp<ViewAttrs>({
     if (!isInside(attrs, attrs.shape, x.shape)) throw refuse('view', attrs, x, attrs.shape)
     return [tensorType(attrs.shape, x.dtype)]
   },
-  variants: [
-    { name: 'naive', lower: (call) => copyKernel('view', stridedOf(call), false) },
-    {
-      name: 'wide',
-      when: (call) => isWideCopy(stridedOf(call)),
-      lower: (call) => copyKernel('view', stridedOf(call), true),
-    },
-  ],
-  preferred: (call) => (isWideCopy(stridedOf(call)) ? 'wide' : 'naive'),
+  ...naiveOr(
+    'wide',
+    (call) => isWideCopy(stridedOf(call)),
+    (call, isWide) => copyKernel('view', stridedOf(call), isWide),
+  ),
   gradient(context) {
     const [dy] = context.outputGradients
     if (!dy) return [undefined]
@@ -205,15 +202,11 @@ function placeCase(
 export const strided: Op<Strided> = defineOp<Strided>({
   name: 'strided',
   infer: ([x], { shape }) => [tensorType(shape, x.dtype)],
-  variants: [
-    { name: 'naive', lower: ({ attrs }) => copyKernel('strided', attrs, false) },
-    {
-      name: 'wide',
-      when: ({ attrs }) => isWideCopy(attrs),
-      lower: ({ attrs }) => copyKernel('strided', attrs, true),
-    },
-  ],
-  preferred: ({ attrs }) => (isWideCopy(attrs) ? 'wide' : 'naive'),
+  ...naiveOr(
+    'wide',
+    ({ attrs }) => isWideCopy(attrs),
+    ({ attrs }, isWide) => copyKernel('strided', attrs, isWide),
+  ),
   reference: ([x], { inputs: [{ dtype }], outputs: [{ shape }], attrs }) => [
     readStrided(
       attrs,
