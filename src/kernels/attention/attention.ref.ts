@@ -9,6 +9,8 @@ import {
   type RowPlace,
 } from './geometry.ts'
 
+// The definition of attention and its gradient, as plain loops in f64.
+
 type Numbers = ArrayLike<number>
 
 /** What both directions need: rows of the projections and the weight of each pair. */

@@ -1,5 +1,6 @@
 import { type EndFacts, type ErrorCode, PeerError, RunError } from '../../util/errors.ts'
 
+/** Why the signaling server says no, as the codes that it sends. */
 export const refusals = [
   'bad-message',
   'too-large',

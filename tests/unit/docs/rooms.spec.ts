@@ -21,6 +21,7 @@ const exempt = ['src/kernels/conv2d']
 
 const mustHave = [
   ...foldersIn('src'),
+  ...['node', ...foldersIn('node'), ...foldersIn('node/launch')],
   ...divided.filter((folder) => !exempt.includes(folder)).flatMap(foldersIn),
 ].filter((folder) => !exempt.includes(folder))
 const others = foldersIn('src')
