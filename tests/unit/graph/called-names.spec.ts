@@ -1,7 +1,10 @@
 import { expect, test } from 'vitest'
 import type { Tensor } from '../../../src/entries/index.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
+import { emit } from '../../../src/graph/trace/tensor.ts'
 import { Trace, withTrace } from '../../../src/graph/trace/trace.ts'
+import { defineOp } from '../../../src/kernels/op.ts'
+import { reshape } from '../../../src/kernels/reshape/reshape.ts'
 import { type HostDType, type Shape, tensorType } from '../../../src/util/shape.ts'
 import { call, called, tensorArguments } from '../../support/api-arguments.ts'
 import { publicMethods } from '../../support/api-methods.ts'
@@ -147,6 +150,22 @@ test('tensors that the cpu cannot hold: an error that names op and shape, no Ran
     /^constant: the CPU's memory has no room for results of f32\[60000, 60000\]/,
   )
   await expect(run).rejects.toMatchObject({ code: 'gpu.limit' })
+})
+
+test('an error of a reference stays as it is when memory is not its cause', async () => {
+  const failing = defineOp<object>({
+    ...reshape,
+    isView: false,
+    reference: () => {
+      throw new TypeError('no such thing')
+    },
+  })
+  const program = await compile(
+    () => ({ y: emit(failing, [tabring.ones([2]).exp()], { shape: [2] }) }),
+    {},
+    { device: 'reference' },
+  )
+  await expect(program.run({})).rejects.toThrow(/^no such thing$/)
 })
 
 test.each<[string, () => Iterable<unknown>]>([

@@ -31,7 +31,7 @@ class Chain extends Module {
   }
 }
 
-async function prepared() {
+async function prepared(hasMore = false) {
   const groups = await ringOf(2)
   const [first] = await Promise.all(
     groups.map(async (processGroup) => {
@@ -40,8 +40,9 @@ async function prepared() {
         bucketCapMb: 1 / 1024,
       })
       const optimizer = new SGD(ddp.parameters(), { lr: 0.1 })
+      const step = updateStep(optimizer, ({ x }) => ddp.forward(x).square().mean())
       return compile(
-        updateStep(optimizer, ({ x }) => ddp.forward(x).square().mean()),
+        (given) => ({ ...step(given), ...(hasMore && { more: given.x.exp().cumsum(0) }) }),
         { x: tensorType([8, width]) },
         { runtime: new ReferenceRuntime() },
       )
@@ -77,4 +78,10 @@ test('a bucket may be updated once nothing of backward reads its parameters any 
   expect(last).toEqual(reads)
   expect(last[0]).toBeLessThan(3)
   expect(last[3]).toBe(3)
+})
+
+test('the last part runs to the end when the step computes more behind its gradients', async () => {
+  const step = await prepared(true)
+  expect(step.computeEnd).toBeGreaterThan(step.updates.at(-1)!.gradientsEnd)
+  expect(backwardParts(step).at(-1)!.end).toBe(step.computeEnd)
 })

@@ -163,6 +163,10 @@ test('a mean divides every chunk once: no rank averages a chunk that is still a 
   for (const buffer of buffers) expect(bits(buffer)).toEqual(bits(expected))
 })
 
+test('Float16Bits refuses a list when one of its entries is no number', () => {
+  expect(() => Float16Bits.encode([1, '2' as never])).toThrow(/^Float16Bits.encode: values/)
+})
+
 test('a mean of halves does not leave their range, where their sum would', async () => {
   for (const algorithm of ['ring', 'direct', 'oneShot'] as const) {
     const env = new VirtualEnv(2)
