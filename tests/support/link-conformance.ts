@@ -247,7 +247,7 @@ export function linkConformance(name: string, options: ConformanceOptions): void
       expect(peakHeldBytes).toBeLessThanOrEqual(windowBytes)
       expect(errors).toEqual([])
       await sender.leave('done')
-      expect(receiver.isEnded).toBe(true)
+      expect(receiver.isReady).toBe(false)
     })
   })
 }

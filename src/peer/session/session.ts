@@ -152,10 +152,6 @@ export class Session {
     return this.hello.isDone && !this.end
   }
 
-  get isEnded(): boolean {
-    return this.end !== undefined
-  }
-
   /** The largest DATA payload in bytes that one frame carries to the other side; 0 before `ready`. */
   get maxPayloadBytes(): number {
     return this.hello.maxFrameBytes - headerBytes

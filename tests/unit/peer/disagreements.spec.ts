@@ -223,7 +223,7 @@ describe('a neighbour that speaks the protocol wrongly', () => {
       hand.send(ping)
     }
     await env.advance(10)
-    expect(session.isEnded).toBe(false)
+    expect(session.isReady).toBe(true)
     expect(session.stats.controlFramesSent).toBe(before)
   })
 
