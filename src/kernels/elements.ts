@@ -1,6 +1,6 @@
 import { countElements, type TensorType } from '../util/shape.ts'
 import { floatElement, halfWords } from './half-bindings.ts'
-import type { Dispatch, Lowering, Op, OpCall, Operand, Variant } from './op.ts'
+import type { Dispatch, Lowering, Op, OpCall, Operand } from './op.ts'
 import { ceilDiv, dispatch, linearGroups, type ShaderBinding, writes } from './shader.ts'
 
 // Kernels of one invocation an element: the frame around what it does.
@@ -69,16 +69,3 @@ export function eachFloat({ output, bindings, ...kernel }: FloatKernel): Dispatc
 export const oneVariant = <A>(dispatches: (call: OpCall<A>) => Dispatch[]): Op<A>['variants'] => [
   { name: 'naive', lower: (call): Lowering => ({ dispatches: dispatches(call) }) },
 ]
-
-/** `naive`, and a variant that is preferred wherever it can run. `lower`: true for the latter. */
-export const naiveOr = <A>(
-  name: string,
-  when: NonNullable<Variant<A>['when']>,
-  lower: (call: OpCall<A>, isFaster: boolean) => Lowering,
-): Pick<Op<A>, 'variants' | 'preferred'> => ({
-  variants: [
-    { name: 'naive', lower: (call) => lower(call, false) },
-    { name, when, lower: (call) => lower(call, true) },
-  ],
-  preferred: (call, limits) => (when(call, limits) ? name : 'naive'),
-})

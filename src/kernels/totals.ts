@@ -1,5 +1,5 @@
 import { tensorType } from '../util/shape.ts'
-import { naiveOr } from './elements.ts'
+import { naiveOr } from './naive-or.ts'
 import type { KernelLimits, Lowering, Op, OpCall } from './op.ts'
 import { type Join, type RowKernel, rowKernel } from './rows.ts'
 import { ceilDiv, type dispatch, reads, type ShaderBinding, writes } from './shader.ts'

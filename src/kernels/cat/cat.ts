@@ -7,7 +7,8 @@ import {
   tensorType,
 } from '../../util/shape.ts'
 import { constant } from '../constant/constant.ts'
-import { eachElement, naiveOr } from '../elements.ts'
+import { eachElement } from '../elements.ts'
+import { naiveOr } from '../naive-or.ts'
 import { defineOp, type HostArray, type Lowering, type Op, type OpCall } from '../op.ts'
 import { reads, writes } from '../shader.ts'
 import { emptyLike } from '../view/region.ts'

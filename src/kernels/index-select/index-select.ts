@@ -6,7 +6,8 @@ import {
   type TensorType,
   tensorType,
 } from '../../util/shape.ts'
-import { eachElement, naiveOr } from '../elements.ts'
+import { eachElement } from '../elements.ts'
+import { naiveOr } from '../naive-or.ts'
 import { type Case, defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
 import { reads, writes } from '../shader.ts'
 import { notANumber } from '../view/copy-kernel.ts'

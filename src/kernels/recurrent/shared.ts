@@ -1,5 +1,5 @@
 import { type TensorType, tensorType } from '../../util/shape.ts'
-import { naiveOr } from '../elements.ts'
+import { naiveOr } from '../naive-or.ts'
 import type { Case, KernelLimits, Lowering, Op, OpCall } from '../op.ts'
 import { linearGroups, reads, type ShaderBinding } from '../shader.ts'
 import { type ScalarFunctionName, stepsToWgsl } from '../steps.ts'

@@ -6,7 +6,7 @@ import {
   tensorType,
 } from '../../util/shape.ts'
 import { collapseBroadcast } from '../chain-kernel.ts'
-import { naiveOr } from '../elements.ts'
+import { naiveOr } from '../naive-or.ts'
 import type { Lowering, Op, OpCall, Operand } from '../op.ts'
 import { adding, type Join, rowKernel } from '../rows.ts'
 import { ceilDiv, reads, type ShaderBinding, writes } from '../shader.ts'

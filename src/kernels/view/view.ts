@@ -7,7 +7,7 @@ import {
   type TensorType,
   tensorType,
 } from '../../util/shape.ts'
-import { naiveOr } from '../elements.ts'
+import { naiveOr } from '../naive-or.ts'
 import { defineOp, type HostArray, type Op, type OpCall, type Value } from '../op.ts'
 import { contiguous, type Strided } from '../strided.ts'
 import { sum } from '../sum/sum.ts'
