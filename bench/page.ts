@@ -5,6 +5,7 @@ import type { DemoName } from '../demos/metas.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { openTrainingHost } from '../node/training-host.ts'
 import { markdownTable } from '../src/util/markdown.ts'
+import { openIn } from '../tests/support/open-in.ts'
 import { closeAfter } from './command/close-after.ts'
 import { adapterOption, countOf, jsonOption, saveOption, someOf } from './command/flags.ts'
 import { loadNow, machineLine, today } from './command/machine.ts'
@@ -123,6 +124,7 @@ async function measureDemo(
   flags: Flags,
 ): Promise<{ lines: Line[]; adapter: string }> {
   const context = await browser.newContext({ viewport: { width: 1400, height: 900 } })
+  await openIn('lab', context)
   return closeAfter(
     () => context.close(),
     async () => {

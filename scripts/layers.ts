@@ -547,6 +547,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/ui/settings',
     'src/ui/state',
     'src/ui/checkpoints',
+    'src/ui/run',
     'src/ui/experiment',
   ],
   // What joins the page to its room: no view imports it.

@@ -7,6 +7,7 @@ import type { Browser, Locator, Page } from 'playwright'
 import type { AnyDemo } from '../demos/all-demos.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { openTrainingHost } from '../node/training-host.ts'
+import { openIn } from '../tests/support/open-in.ts'
 import { repository } from '../tests/support/repository.ts'
 
 /**
@@ -77,6 +78,7 @@ async function openRoom(
   viewport: { width: number; height: number },
 ): Promise<Page[]> {
   const context = await browser.newContext({ viewport })
+  await openIn('lab', context)
   const maker = await context.newPage()
   await maker.goto(url)
   const invite = maker.getByLabel('Open this link')

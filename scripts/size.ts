@@ -47,15 +47,18 @@ const whenBySource: Readonly<Record<string, string>> = {
 const { folder, chunks } = await buildChunks(repository)
 let isWithin = false
 try {
-  const { firstLoad, start, firstScreen } = await fetched()
+  const { firstLoad, lab, start, firstScreen } = await fetched()
   const own = sum(firstLoad)
   print('index.html, first load: until Start can be pressed', firstLoad)
+  print('the Lab fetches besides', lab)
   print('pressing Start fetches besides, up to the first step', start)
-  console.log(`${kilobytes(own + sum(start))}  from an empty cache to the first step`)
+  console.log(
+    `${kilobytes(own + sum(lab) + sum(start))}  from an empty cache to the first step in the Lab`,
+  )
   console.log(
     `${kilobytes(sum(firstScreen))}  from the bare address to the first step of the first screen\n`,
   )
-  printLater([...firstLoad, ...start])
+  printLater([...firstLoad, ...lab, ...start])
   for (const page of [
     'selftest.html',
     'bench.html',

@@ -11,6 +11,7 @@ import { formatFragment, newRoomLink, parseFragment, type RoomLink } from './pee
 import { NextDraw } from './ui/demo/use-query.ts'
 import { App } from './ui/page/app.tsx'
 import { keepPageOnDrop } from './ui/page/keep-page-on-drop.ts'
+import { firstView, keepView } from './ui/page/page-view.ts'
 import { browserName } from './ui/room/browser-name.ts'
 import { enterRoom } from './ui/room/enter-room.ts'
 import { keepName, readName } from './ui/room/kept-name.ts'
@@ -45,6 +46,15 @@ const isBare = [...new URLSearchParams(location.search).keys()].every(
 // Stays when the page is loaded again, which then has a room behind the #.
 if (isBare && location.hash === '') history.replaceState({ isFirst: true }, '')
 const isFirst = isBare && history.state?.isFirst === true
+
+/** A reload keeps it, whatever the address has become. */
+const view = firstView({
+  href: location.href,
+  isGuest: location.hash !== '',
+  isPlain: isBare || root.dataset.demo !== undefined,
+  isNarrow: matchMedia('(max-width: 640px)').matches,
+})
+keepView(view)
 
 /** What a visitor sees who comes with nothing but the page's address. */
 const loadFirst = async () => (await import('../demos/first-screen/first.tsx')).First
@@ -104,6 +114,7 @@ const store = new Store(
           snapshot={snapshot}
           acts={acts}
           views={views}
+          view={view}
           loadFirst={isFirst ? loadFirst : undefined}
         />
       </NextDraw.Provider>,

@@ -3,6 +3,7 @@ import type { Served } from '../../node/serve.ts'
 import { formatFragment, newRoomLink } from '../../src/peer/room/secret.ts'
 import { type InjectedEnvironment, injectedName } from '../../src/util/injected.ts'
 import { type StartMoment, startMark } from '../../src/worker/page/start-marks.ts'
+import { openIn } from '../../tests/support/open-in.ts'
 
 export interface Visit {
   /**
@@ -10,6 +11,8 @@ export interface Visit {
    * tab had measured its device: page, workers, and what these load.
    */
   readonly firstLoad: readonly string[]
+  /** From the switch to the Lab until its instruments stood there. */
+  readonly lab: readonly string[]
   /** From pressing Start to the first step. */
   readonly start: readonly string[]
   /** From pressing Start. units: ms. */
@@ -37,14 +40,19 @@ export async function visit(
     await context.addInitScript((given) => Object.assign(globalThis, given), {
       [injectedName]: environment,
     })
+    await openIn('show', context)
     const page = await context.newPage()
     await page.goto(`${served.localUrl}${path}`)
     const start = page.locator('button.go:enabled', { hasText: /^Start$/ })
     await start.waitFor()
-    // The measurement is over: a run would wait for it.
+    // The measurement is over: a run would wait for it. The Show lists members where one asks for them.
+    await page.getByRole('button', { name: '1 tab', exact: true }).click()
     await page.locator('.member .fact', { hasText: 'GFLOP/s' }).waitFor()
     const adapter = await page.locator('.member .adapter').first().innerText()
     const firstLoad = [...asked]
+    await page.getByRole('button', { name: 'Lab', exact: true }).click()
+    await page.locator('.readouts').waitFor()
+    const shown = [...asked]
     await start.click()
     await page.locator('.chart[aria-label*="at step"]').waitFor({ timeout: 120_000 })
     await page.locator('.chart canvas').first().waitFor()
@@ -62,7 +70,8 @@ export async function visit(
     ) as Record<StartMoment, number>
     return {
       firstLoad,
-      start: asked.slice(firstLoad.length),
+      lab: shown.slice(firstLoad.length),
+      start: asked.slice(shown.length),
       moments,
       adapter: adapter.replace(/\s+/g, ' '),
     }

@@ -23,5 +23,6 @@ export const meta: DemoMeta = {
     ask: 'choose or drop the four files',
   },
   metric: { name: 'accuracy', unit: 'share', better: 'higher' },
+  reading: { as: 'right', of: 'digit' },
   expected: [{ config: { model: 'mlp', epochs: 1, seed: 0 }, atLeast: 0.9, withinSteps: 125 }],
 }

@@ -18,6 +18,7 @@ const own = {
     ask: 'choose a picture, or drop one',
   },
   metric: { name: 'squared error', unit: '', better: 'lower', ofLoss: 1 },
+  reading: { as: 'off', of: 'colour' },
   defaults: { batchSize: 512, epochs: 40 },
   pace: 60,
   expected: [{ config: { data: 'harbour', seed: 0 }, atMost: 0.004, withinSteps: 300 }],

@@ -34,6 +34,7 @@ const own = {
     ask: 'draw at least 10 points',
   },
   metric: { name: 'accuracy', unit: 'share', better: 'higher' },
+  reading: { as: 'right', of: 'point' },
   defaults: { batchSize: 96, epochs: 100 },
   pace: 60,
   expected: [{ config: { data: 'spiral', seed: 0 }, atLeast: 0.95, withinSteps: 500 }],

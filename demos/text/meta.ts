@@ -14,6 +14,7 @@ export const meta: DemoMeta = {
     ask: 'paste a text or drop a file',
   },
   metric: { name: 'loss', unit: 'bits per character', better: 'lower', ofLoss: 1 / Math.LN2 },
+  reading: { as: 'choices', of: 'letter' },
   defaults: { batchSize: 16, epochs: 15 },
   expected: [{ config: { data: 'story', seed: 0 }, atMost: 2.6, withinSteps: 120 }],
 }

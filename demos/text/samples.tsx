@@ -3,7 +3,7 @@ import type { Line } from './use-samples.tsx'
 /** Lines as the model wrote them, the newest first, each with the step behind which it was that model. */
 export function Samples({ lines }: { lines: readonly Line[] }) {
   if (lines.length === 0) {
-    return <p class="quiet">The model starts writing here after its first step.</p>
+    return <p class="samples quiet">The model starts writing here after its first step.</p>
   }
   return (
     // Scrolled by keys too.

@@ -8,6 +8,7 @@ import { iceWithoutRoutePermissions } from '../../node/chromium.ts'
 import { type Served, type ServeOptions, serve } from '../../node/serve.ts'
 import { readSafetensors } from '../../src/data/safetensors.ts'
 import { launchBrowser } from './launch-browser.ts'
+import { openIn } from './open-in.ts'
 import { repository } from './repository.ts'
 
 /** Pictures are for people: the specs of `npm test` take none, unless TABRING_PICTURES names a folder for them. */
@@ -23,10 +24,15 @@ export interface PageDriver {
   readonly browser: Browser
   /** The test's profiles, closed behind it. */
   readonly contexts: BrowserContext[]
-  /** Opens another profile, in another browser if one is given. */
-  openContext(options?: BrowserContextOptions & { from?: Browser }): Promise<BrowserContext>
+  /** Opens another profile, in another browser if one is given. `isNew`: the page opens as for a person who never chose a view, else in the Lab. */
+  openContext(options?: ContextOptions): Promise<BrowserContext>
   /** Opens a tab, in the test's first profile if none is given. */
   openTab(url: string, context?: BrowserContext): Promise<Page>
+}
+
+interface ContextOptions extends BrowserContextOptions {
+  readonly from?: Browser
+  readonly isNew?: boolean
 }
 
 /** What a browser says of a server that is gone: pages try it again. */
@@ -77,7 +83,7 @@ export function drivePages({
       return browser
     },
     contexts,
-    openContext({ from = browser, ...options } = {}) {
+    openContext({ from = browser, isNew = false, ...options } = {}) {
       const opened = from
         .newContext({
           viewport: { width: 1400, height: 900 },
@@ -86,6 +92,7 @@ export function drivePages({
         })
         .then(async (context) => {
           contexts.push(context)
+          if (!isNew) await openIn('lab', context)
           await context.grantPermissions(iceWithoutRoutePermissions)
           return context
         })

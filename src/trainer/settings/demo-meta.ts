@@ -22,6 +22,7 @@ export interface DemoMeta {
   /** Where a person may give the data, `data: 'given'`: what it is, how much of it, and what to do to give it. */
   readonly given?: { readonly words: string; readonly maxBytes: number; readonly ask: string }
   readonly metric: Metric
+  readonly reading: Reading
   /** Settings whose values differ from the list's when nobody chooses. */
   readonly defaults?: Readonly<TrainConfigInput>
   /** Results that hold on any adapter, and for any number of ranks that the batch is enough for. */
@@ -43,6 +44,13 @@ export interface Metric {
   readonly better: 'higher' | 'lower'
   /** Where the metric is the loss itself, in another unit: what the loss is multiplied by. Nobody needs to see both. */
   readonly ofLoss?: number
+}
+
+/** The metric for people who do not know it: `right`, how many of 100 things are; `off`, by how much of 100 each is, on average; `choices`, among how many each is guessed. */
+export interface Reading {
+  readonly as: 'right' | 'off' | 'choices'
+  /** One of the things. */
+  readonly of: string
 }
 
 /** A result: with these settings, the metric reaches a value within so many steps. Give `atLeast` or `atMost`. */

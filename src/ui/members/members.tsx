@@ -57,7 +57,7 @@ export function MembersPanel({ snapshot, acts }: { snapshot: Snapshot; acts: Act
   )
 }
 
-const MeasuredNote = ({ members }: { members: readonly LobbyMember[] }) =>
+export const MeasuredNote = ({ members }: { members: readonly LobbyMember[] }) =>
   members.some(({ measured }) => measured) && (
     <p class="quiet measured-note">
       GFLOP/s: a 512 × 512 matrix product on the member’s device, measured between runs. ms: round
@@ -68,7 +68,7 @@ const MeasuredNote = ({ members }: { members: readonly LobbyMember[] }) =>
 const isSealed = ({ lobby }: Snapshot): boolean =>
   lobby?.state === 'assigned' || lobby?.state === 'running'
 
-function MemberList({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
+export function MemberList({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   const { lobby, ownId, hasRelay } = snapshot
   const members = lobby?.members ?? []
   const isOn = isSealed(snapshot)
@@ -224,7 +224,7 @@ const FactWords = ({ facts }: { facts: readonly Fact[] }) =>
   )
 
 /** Who waits for this tab to let them into its room. */
-function AskList({ asks, acts }: { asks: Asks; acts: Acts }) {
+export function AskList({ asks, acts }: { asks: Asks; acts: Acts }) {
   return (
     <ul class="asks" aria-label="Waiting to be let in" aria-live="polite">
       {asks.map(({ id, name }) => (

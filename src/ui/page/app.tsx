@@ -1,36 +1,31 @@
 import type { ComponentType } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { adapterLine } from '../../util/adapter-words.ts'
-import { CheckpointList } from '../checkpoints/checkpoint-list.tsx'
-import { DemoPanel } from '../demo/demo-panel.tsx'
-import type { ViewLoaders } from '../demo/view-props.ts'
-import { Experiment } from '../experiment/experiment.tsx'
 import { Invite } from '../members/invite.tsx'
-import { haveOwnPanel, Members, MembersPanel } from '../members/members.tsx'
 import { PageFoot } from '../parts/page-foot.tsx'
 import { useLoaded } from '../parts/use-loaded.ts'
-import { RingView } from '../ring/ring-view.tsx'
-import { LossChart } from '../run/loss-chart.tsx'
-import { Readouts } from '../run/readouts.tsx'
-import type { Acts } from '../state/acts.ts'
 import { canStart } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { StatusStrip } from '../status/status-strip.tsx'
 import type { FirstScreenProps } from './first-screen.tsx'
 import { Header } from './header.tsx'
+import { keepView, type PageView, type ViewProps } from './page-view.ts'
 
-interface AppProps {
-  snapshot: Snapshot
-  acts: Acts
-  /** What demos show. */
-  views?: ViewLoaders
+interface AppProps extends Omit<ViewProps, 'views'>, Partial<Pick<ViewProps, 'views'>> {
+  /** Shown until a person chooses the other one. */
+  view: PageView
   /** Loads the first screen, where the address names nothing. Default: there is none. */
   loadFirst?: () => Promise<ComponentType<Omit<FirstScreenProps, 'picture' | 'cards'>>>
 }
 
 /** The page as a function of the snapshot. */
-export function App({ snapshot, acts, views = {}, loadFirst }: AppProps) {
+export function App({ snapshot, acts, views = {}, view: opened, loadFirst }: AppProps) {
   const { stage, run, invite, server, adapter } = snapshot
+  const [view, setView] = useState(opened)
+  const choose = (chosen: PageView) => {
+    setView(chosen)
+    keepView(chosen)
+  }
   const [isFirst, setFirst] = useState(loadFirst !== undefined)
   const isOver = hasBegun(snapshot)
   const leave = () => {
@@ -52,11 +47,13 @@ export function App({ snapshot, acts, views = {}, loadFirst }: AppProps) {
     async () => loadFirst!(),
     isFirstShown,
   )
+  const isOnFirst = isFirstShown && !failure
+  const hasViews = !isOnFirst && (stage !== 'outside' || run !== null)
   return (
-    <div class="page" data-stage={stage} data-has-run={run !== null}>
-      <Header snapshot={snapshot} acts={acts} />
+    <div class="page" data-stage={stage} data-has-run={run !== null} data-view={view}>
+      <Header snapshot={snapshot} acts={acts} view={hasViews ? view : null} onView={choose} />
       <main>
-        {isFirstShown && !failure ? (
+        {isOnFirst ? (
           First && (
             <First
               canStart={canStart(snapshot)}
@@ -65,13 +62,14 @@ export function App({ snapshot, acts, views = {}, loadFirst }: AppProps) {
               device={adapterLine(adapter)}
               invite={<Invite invite={invite} server={server} isAlone />}
               onLeave={() => {
+                choose('lab')
                 leave()
                 setLeft(true)
               }}
             />
           )
         ) : (
-          <Lab snapshot={snapshot} acts={acts} views={views} />
+          <Room snapshot={snapshot} acts={acts} views={views} view={hasViews ? view : null} />
         )}
       </main>
       <PageFoot />
@@ -79,53 +77,26 @@ export function App({ snapshot, acts, views = {}, loadFirst }: AppProps) {
   )
 }
 
-/** Settings and instruments, which keep their places in every state. */
-function Lab({ snapshot, acts, views }: Required<Omit<AppProps, 'loadFirst'>>) {
-  const { stage, trouble, run, runs } = snapshot
-  const { part: panels, failure } = useLoaded(
-    'the panels of a run',
-    () => import('./run-panels.tsx'),
-    run !== null || runs.length > 0,
-  )
+/** Where the tab stands, and below it the view; null for none. */
+function Room({ view, ...props }: ViewProps & { view: PageView | null }) {
+  const { snapshot, acts } = props
+  const { trouble } = snapshot
   const { part: notice, failure: noNotice } = useLoaded(
     'the notice',
     () => import('../status/notice.tsx'),
     trouble !== null,
   )
-  const isShut = stage === 'outside' && run === null
-  // Before a run the links are a preview; in one they are what is looked at.
-  const links = <RingView key="links" snapshot={snapshot} />
+  const show = useLoaded('the Show', () => import('./show.tsx'), view === 'show')
+  const lab = useLoaded('the Lab', () => import('./lab.tsx'), view === 'lab')
+  const { part, failure } = view === 'show' ? show : lab
   return (
     <>
-      {!trouble && <StatusStrip snapshot={snapshot} acts={acts} />}
+      {!trouble && <StatusStrip snapshot={snapshot} acts={acts} isShort={view === 'show'} />}
       {trouble && notice && <notice.Notice trouble={trouble} acts={acts} />}
       {trouble && noNotice && <p role="alert">{trouble.text}</p>}
-      {!isShut && (
-        <div class={`desk ${stage === 'outside' ? 'alone' : ''}`}>
-          {stage !== 'outside' && (
-            <div class="side">
-              {run && links}
-              <Members snapshot={snapshot} acts={acts} />
-              <Experiment snapshot={snapshot} acts={acts} />
-              <CheckpointList snapshot={snapshot} acts={acts} />
-              {!run && links}
-            </div>
-          )}
-          <div class="instruments">
-            {haveOwnPanel(snapshot) && <MembersPanel snapshot={snapshot} acts={acts} />}
-            <Readouts snapshot={snapshot} />
-            <div class="pair seen-together">
-              <DemoPanel snapshot={snapshot} acts={acts} views={views} />
-              <div class="stack">
-                <LossChart snapshot={snapshot} acts={acts} />
-                {failure && <p role="alert">{failure}</p>}
-                {run && panels && <panels.RunPanels snapshot={snapshot} run={run} acts={acts} />}
-              </div>
-            </div>
-            {panels && <panels.RunTable snapshot={snapshot} acts={acts} />}
-          </div>
-        </div>
-      )}
+      {view === 'show' && show.part && <show.part.Show {...props} />}
+      {view === 'lab' && lab.part && <lab.part.Lab {...props} />}
+      {view && !part && (failure ? <p role="alert">{failure}</p> : <div class="coming" />)}
     </>
   )
 }

@@ -2,6 +2,7 @@ import { linkUse, ratesOfLinks } from '../live/links.ts'
 import { formatBytes, formatMany } from '../parts/format.ts'
 import { Panel } from '../parts/panel.tsx'
 import { useLoaded } from '../parts/use-loaded.ts'
+import { huesOf, initialsOf } from '../state/hues.ts'
 import { chordsOf, type RingEdge, ringOf } from '../state/rates.ts'
 import { isWaitingForNext } from '../state/room-facts.ts'
 import type { Run } from '../state/run.ts'
@@ -25,8 +26,14 @@ function ringMembers(snapshot: Snapshot): Run['members'] {
 /** More lines than those of four ranks have no room for numbers beside them; the table has them all. */
 const labelledChords = 2
 
+interface RingViewProps {
+  readonly snapshot: Snapshot
+  /** For those who look at people: each rank with its name and colour, links without figures, no panel around it. */
+  readonly isOfPeople?: boolean
+}
+
 /** Ranks in the ring's order, and the links that there are: those of the ring as arcs with arrows, the others as lines between. */
-export function RingView({ snapshot }: { snapshot: Snapshot }) {
+export function RingView({ snapshot, isOfPeople = false }: RingViewProps) {
   const { run } = snapshot
   const members = ringMembers(snapshot)
   const isPreview = !run && !isWaitingForNext(snapshot)
@@ -55,7 +62,116 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
   const rateText = isMoving ? rateWords(uses) : ''
   const kinds = new Set([...edges, ...chords].map(({ kind }) => kind))
   const small = circleOf(size)
-
+  const hueOf = huesOf(snapshot)
+  const hues = isOfPeople ? members.map((member) => ({ '--hue': hueOf(member) })) : []
+  const picture =
+    size === 0 ? (
+      <p class="quiet">No ranks yet.</p>
+    ) : (
+      <div class="ring-holder" data-of={isOfPeople ? 'people' : 'links'}>
+        <svg
+          class="ring"
+          viewBox={size === 1 ? '-150 -40 300 80' : viewBox}
+          role="img"
+          aria-label={words(size, own, rateText)}
+          data-preview={isPreview}
+        >
+          <defs>
+            <ArrowHead />
+          </defs>
+          {chordGroups(chords, own, isCut).map(({ kind, isOwn, isCut, links }) => (
+            <path
+              key={`${kind} ${isOwn} ${isCut}`}
+              class="chords"
+              data-kind={kind}
+              data-own={isOwn}
+              data-cut={isCut}
+              data-links={links.length}
+              d={links.map((link) => chordPath(link, size, small)).join('')}
+            />
+          ))}
+          {edges.map((edge) => (
+            <Edge
+              key={edge.from}
+              edge={edge}
+              size={size}
+              nodeRadius={small}
+              use={isOfPeople ? undefined : uses[edge.from]}
+              isCut={isCut(edge.from, edge.to)}
+              isOwn={edge.from === own}
+            />
+          ))}
+          {!isOfPeople &&
+            chords.length <= labelledChords &&
+            chords
+              .flatMap(({ from, to }) => [[from, to] as const, [to, from] as const])
+              .map(([from, to]) => {
+                const rate = rates[from]?.[to] ?? Number.NaN
+                if (!Number.isFinite(rate)) return null
+                const { x, y } = onChord(from, to, size, 0.31)
+                return (
+                  <text key={`${from} ${to}`} class="chord-rate" x={x} y={y} dy="0.35em">
+                    <title>{`rank ${from} to rank ${to}`}</title>
+                    {formatBytes(rate)}/s
+                  </text>
+                )
+              })}
+          {members.map((member, rank) => {
+            const { x, y } = place(rank, size)
+            const isGone = gone.has(rank)
+            return (
+              <g
+                key={member.id}
+                class="node"
+                data-own={rank === own}
+                data-gone={isGone}
+                style={hues[rank]}
+                transform={`translate(${x} ${y})`}
+              >
+                <title>{`rank ${rank}: ${member.name}${isGone ? ' (gone)' : ''}`}</title>
+                <circle r={small} />
+                <text dy="0.35em" style={{ fontSize: `${small * 0.85}px` }}>
+                  {isGone ? '✕' : isOfPeople ? initialsOf(member.name) : rank}
+                </text>
+                {isOfPeople && size <= labelledRanks && (
+                  <text class="name" y={small} dy="1.15em">
+                    {shortened(member.name)}
+                  </text>
+                )}
+              </g>
+            )
+          })}
+          {!isOfPeople && size > labelledRanks && (
+            <text class="centre">
+              {rateText.split(' to ').map((part, i, all) => (
+                <tspan
+                  key={part}
+                  x="0"
+                  dy={i === 0 ? `${0.35 - 0.6 * (all.length - 1)}em` : '1.2em'}
+                >
+                  {i > 0 && 'to '}
+                  {part}
+                </tspan>
+              ))}
+            </text>
+          )}
+        </svg>
+        {moving &&
+          size <= labelledRanks &&
+          edges.map(({ from, to }) => {
+            const use = uses[from]
+            return (
+              use?.chunks > 0 &&
+              !isCut(from, to) && (
+                <div key={from} class="hued" style={hues[from]}>
+                  <moving.Chunks {...arcOf(from, size, small)} use={use} />
+                </div>
+              )
+            )
+          })}
+      </div>
+    )
+  if (isOfPeople) return picture
   return (
     <Panel
       id="ring"
@@ -63,108 +179,18 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
       aside={size > 1 ? `${formatMany(size, 'rank')}${extra}` : ''}
       folds={run ? undefined : { words: 'Who will be linked with whom' }}
     >
-      {size === 0 ? (
-        <p class="quiet">No ranks yet.</p>
-      ) : (
-        <div class="ring-holder">
-          <svg
-            class="ring"
-            viewBox={size === 1 ? '-150 -40 300 80' : viewBox}
-            role="img"
-            aria-label={words(size, own, rateText)}
-            data-preview={isPreview}
-          >
-            <defs>
-              <ArrowHead />
-            </defs>
-            {chordGroups(chords, own, isCut).map(({ kind, isOwn, isCut, links }) => (
-              <path
-                key={`${kind} ${isOwn} ${isCut}`}
-                class="chords"
-                data-kind={kind}
-                data-own={isOwn}
-                data-cut={isCut}
-                data-links={links.length}
-                d={links.map((link) => chordPath(link, size, small)).join('')}
-              />
-            ))}
-            {edges.map((edge) => (
-              <Edge
-                key={edge.from}
-                edge={edge}
-                size={size}
-                nodeRadius={small}
-                use={uses[edge.from]}
-                isCut={isCut(edge.from, edge.to)}
-                isOwn={edge.from === own}
-              />
-            ))}
-            {chords.length <= labelledChords &&
-              chords
-                .flatMap(({ from, to }) => [[from, to] as const, [to, from] as const])
-                .map(([from, to]) => {
-                  const rate = rates[from]?.[to] ?? Number.NaN
-                  if (!Number.isFinite(rate)) return null
-                  const { x, y } = onChord(from, to, size, 0.31)
-                  return (
-                    <text key={`${from} ${to}`} class="chord-rate" x={x} y={y} dy="0.35em">
-                      <title>{`rank ${from} to rank ${to}`}</title>
-                      {formatBytes(rate)}/s
-                    </text>
-                  )
-                })}
-            {members.map((member, rank) => {
-              const { x, y } = place(rank, size)
-              const isGone = gone.has(rank)
-              return (
-                <g
-                  key={member.id}
-                  class="node"
-                  data-own={rank === own}
-                  data-gone={isGone}
-                  transform={`translate(${x} ${y})`}
-                >
-                  <title>{`rank ${rank}: ${member.name}${isGone ? ' (gone)' : ''}`}</title>
-                  <circle r={small} />
-                  <text dy="0.35em" style={{ fontSize: `${small * 0.85}px` }}>
-                    {isGone ? '✕' : rank}
-                  </text>
-                </g>
-              )
-            })}
-            {size > labelledRanks && (
-              <text class="centre">
-                {rateText.split(' to ').map((part, i, all) => (
-                  <tspan
-                    key={part}
-                    x="0"
-                    dy={i === 0 ? `${0.35 - 0.6 * (all.length - 1)}em` : '1.2em'}
-                  >
-                    {i > 0 && 'to '}
-                    {part}
-                  </tspan>
-                ))}
-              </text>
-            )}
-          </svg>
-          {moving &&
-            size <= labelledRanks &&
-            edges.map(({ from, to }) => {
-              const use = uses[from]
-              return (
-                use?.chunks > 0 &&
-                !isCut(from, to) && (
-                  <moving.Chunks key={from} {...arcOf(from, size, small)} use={use} />
-                )
-              )
-            })}
-        </div>
-      )}
+      {picture}
       <p class="quiet">{note(size, kinds, isMoving, run?.config?.strategy === 'alone')}</p>
       {moving && isMoving && rates.length > 0 && <moving.LinkTable rates={rates} />}
     </Panel>
   )
 }
+
+/** Max number of letters of a name beside its rank. */
+const maxLetters = 12
+
+const shortened = (name: string): string =>
+  name.length > maxLetters ? `${name.slice(0, maxLetters - 1)}…` : name
 
 interface ChordGroup {
   readonly kind: RingEdge['kind']

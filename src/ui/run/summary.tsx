@@ -4,6 +4,7 @@ import { Panel } from '../parts/panel.tsx'
 import type { Acts } from '../state/acts.ts'
 import type { Run, RunEnding } from '../state/run.ts'
 import type { Snapshot } from '../state/snapshot.ts'
+import { DownloadAct, DownloadNote } from './download-act.tsx'
 import { LogAct } from './log-act.tsx'
 
 interface SummaryProps {
@@ -24,7 +25,7 @@ function sentWords({ bytesSent, firstBytes }: Run, total: number): string {
 /** What a run ended with. */
 export function Summary({ snapshot, run, ending, acts }: SummaryProps) {
   const { result, bytesSent } = ending
-  const { worldSize, download, resumed, config } = run
+  const { worldSize, resumed, config } = run
   return (
     <Panel id="summary" title={`Run ${run.epoch}`} aside={`rank ${run.rank} of ${worldSize}`}>
       <dl class="facts wide">
@@ -63,19 +64,14 @@ export function Summary({ snapshot, run, ending, acts }: SummaryProps) {
       </dl>
       <p class="acts">
         <SaveAct snapshot={snapshot} acts={acts} />
-        <button type="button" onClick={acts.download} disabled={download.is === 'busy'}>
-          {download.is === 'busy' ? 'Reading the GPU…' : 'Download weights (.safetensors)'}
-        </button>
+        <DownloadAct run={run} acts={acts} words="Download weights (.safetensors)" />
         {config?.exact && <LogAct acts={acts} />}
         {acts.saveTrace && (
           <button type="button" onClick={acts.saveTrace}>
             Download trace (for Perfetto)
           </button>
         )}
-        <span role="status" class="quiet">
-          {download.is === 'done' && 'Saved. PyTorch loads it with safetensors.torch.load_file.'}
-          {download.is === 'failed' && `The weights could not be read: ${download.text}`}
-        </span>
+        <DownloadNote run={run} />
       </p>
       <SaveNote run={run} />
     </Panel>

@@ -1,3 +1,4 @@
+import { endedWithout } from '../../peer/room/refusals.ts'
 import type { Run } from './run.ts'
 import type { Snapshot } from './snapshot.ts'
 
@@ -19,6 +20,14 @@ export function advances(run: Run): boolean {
   const isHeld = (paused && !isStepping) || undecided || lostName !== null || silent.length > 0
   return makesSteps(run) && !isHeld
 }
+
+/** By name, those for whose answer all ranks wait; empty while steps follow each other, and in a pause. */
+export const awaited = ({ undecided, silent, members, end }: Run): readonly string[] =>
+  end ? [] : (undecided?.missing ?? silent.map((rank) => members[rank].name))
+
+/** The others have come to the run's end while this tab was away. */
+export const hasEndedWithout = ({ end }: Run): boolean =>
+  end?.kind === 'failed' && end.text.includes(endedWithout)
 
 /** The others continue without this tab, which comes again. */
 export const isLeftOut = ({ end }: Run): boolean =>

@@ -3,6 +3,7 @@ import { SettingsError, settingsErrorId } from '../experiment/settings-error.tsx
 import { formatSeconds } from '../parts/format.ts'
 import { StatusDot } from '../parts/status-dot.tsx'
 import { useLoaded } from '../parts/use-loaded.ts'
+import { DownloadAct, DownloadNote } from '../run/download-act.tsx'
 import type { Acts } from '../state/acts.ts'
 import { ratesOf } from '../state/rates.ts'
 import {
@@ -28,11 +29,19 @@ import { useStripFocus } from './strip-focus.ts'
 import { unreachedOf } from './unreached.ts'
 import './room-acts.css'
 
-/** Where the tab stands in one sentence, and the one thing to do now, always in the same place. */
-export function StatusStrip({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
-  const { tone, title, text, more } = statusOf(snapshot)
+interface StatusStripProps {
+  snapshot: Snapshot
+  acts: Acts
+  /** With the one thing to do now alone, and a run's progress without its phases. */
+  isShort?: boolean
+}
+
+/** Where the tab stands in one sentence, and what to do now, always in the same place. */
+export function StatusStrip({ snapshot, acts, isShort = false }: StatusStripProps) {
+  const { tone, title, text, short, more } = statusOf(snapshot)
   const { run, refusal } = snapshot
-  const focus = useStripFocus(isRunning(snapshot))
+  // Where one button takes the place of another in a pause, too, clicks are taken as late.
+  const focus = useStripFocus(isRunning(snapshot), isShort && run?.paused != null)
   return (
     <section
       ref={focus.strip}
@@ -51,17 +60,18 @@ export function StatusStrip({ snapshot, acts }: { snapshot: Snapshot; acts: Acts
               {title}
             </span>
           </h2>
-          <p>{asSentence(text)}</p>
+          <p>{asSentence((isShort && short) || text)}</p>
         </div>
-        <MainAct snapshot={snapshot} acts={acts} isSettling={focus.isSettling} />
+        <MainAct {...{ snapshot, acts, isShort }} isSettling={focus.isSettling} />
       </div>
       {more && <MoreWords key={more.summary} summary={more.summary} text={more.text} />}
       {run && isRunning(snapshot) && (
         <>
-          <Progress run={run} />
+          <Progress run={run} isShort={isShort} />
           <SaveNote run={run} />
         </>
       )}
+      {isShort && run && <DownloadNote run={run} />}
       <SettingsError snapshot={snapshot} acts={acts} />
       <UnreachedHelp snapshot={snapshot} acts={acts} />
       {refusal && (
@@ -130,11 +140,13 @@ function StopAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
 interface MainActProps {
   snapshot: Snapshot
   acts: Acts
+  isShort: boolean
   isSettling: boolean
 }
 
 /** Each button has its own key: one that became another would take clicks that were meant for the first. */
-function MainAct({ snapshot, acts, isSettling }: MainActProps) {
+function MainAct({ snapshot, acts, isShort, isSettling }: MainActProps) {
+  const { run } = snapshot
   const group = {
     role: 'group',
     'aria-label': 'Run',
@@ -142,7 +154,8 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
   } as const
   if (isRunning(snapshot)) {
     if (!isInCharge(snapshot)) {
-      const hasActs = canSave(snapshot) || canStop(snapshot)
+      const maySave = canSave(snapshot) && !isShort
+      const hasActs = maySave || canStop(snapshot)
       return (
         <>
           {!canStop(snapshot) && (
@@ -151,7 +164,7 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
           {hasActs && (
             <div key="guest" class="main-acts" {...group}>
               <WithoutAct key="without" snapshot={snapshot} acts={acts} />
-              {canSave(snapshot) && <SaveAct key="save" snapshot={snapshot} acts={acts} />}
+              {maySave && <SaveAct key="save" snapshot={snapshot} acts={acts} />}
               <StopAct key="stop" snapshot={snapshot} acts={acts} />
             </div>
           )}
@@ -161,9 +174,12 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
     return (
       <div key="running" class="main-acts" {...group}>
         <WithoutAct key="without" snapshot={snapshot} acts={acts} />
-        <SaveAct key="save" snapshot={snapshot} acts={acts} />
-        <PauseAct key="pause" snapshot={snapshot} acts={acts} />
-        <StopAct key="stop" snapshot={snapshot} acts={acts} />
+        {!isShort && <SaveAct key="save" snapshot={snapshot} acts={acts} />}
+        {!isShort && <PauseAct key="pause" snapshot={snapshot} acts={acts} />}
+        {!(isShort && run && isPausable(run)) && (
+          <StopAct key="stop" snapshot={snapshot} acts={acts} />
+        )}
+        {isShort && <PauseAct key="pause" snapshot={snapshot} acts={acts} />}
       </div>
     )
   }
@@ -176,13 +192,18 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
       </button>
     )
   }
-  if (snapshot.stage !== 'inside' || !isMaker(snapshot) || isWaitingForNext(snapshot)) return null
+  const download = isShort && run?.end?.kind === 'finished' && (
+    <DownloadAct key="download" run={run} acts={acts} />
+  )
+  if (snapshot.stage !== 'inside' || !isMaker(snapshot) || isWaitingForNext(snapshot))
+    return download || null
   const { config } = checkedDraft(snapshot)
   const later = continued(snapshot)
   const from = startsFrom(snapshot)
   return (
     <div key="waiting" class="main-acts" {...group}>
-      <ResetAct key="reset" snapshot={snapshot} acts={acts} />
+      {!isShort && <ResetAct key="reset" snapshot={snapshot} acts={acts} />}
+      {download}
       {later && (
         <button
           key="continue"
@@ -203,11 +224,14 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
         aria-describedby={config ? undefined : settingsErrorId}
         title={config ? 'Starts training with everyone who is in the room now' : undefined}
       >
-        {from ? `Start from ${from}` : snapshot.run ? 'Start again' : 'Start'}
+        {from ? `Start from ${from}` : run ? 'Start again' : 'Start'}
       </button>
     </div>
   )
 }
+
+/** A pause can be asked for: it has not been, and nobody decides. */
+const isPausable = (run: Run): boolean => makesSteps(run) && !run.paused && !run.undecided
 
 /** Only a reload lets this tab into the run. */
 const isBarred = (snapshot: Snapshot): boolean => waitOf(snapshot)?.is === 'barred'
@@ -276,24 +300,26 @@ function MoreWords({ summary, text }: { summary: string; text: string }) {
 
 const phases: readonly Phase[] = ['connect', 'load', 'broadcast', 'compile', 'train', 'evaluate']
 
-function Progress({ run }: { run: Run }) {
+function Progress({ run, isShort }: { run: Run; isShort: boolean }) {
   const { step, totalSteps, phase } = run
   const share = totalSteps > 0 ? step / totalSteps : 0
   const { secondsLeft, stepsPerSec } = ratesOf(run)
   const at = phases.indexOf(phase)
   return (
     <div class="progress">
-      <ol class="phases" aria-label="Phases">
-        {phases.map((one, index) => (
-          <li
-            key={one}
-            data-is={index === at ? 'now' : index < at ? 'past' : 'next'}
-            aria-current={index === at ? 'step' : undefined}
-          >
-            {phaseTitles[one]}
-          </li>
-        ))}
-      </ol>
+      {!isShort && (
+        <ol class="phases" aria-label="Phases">
+          {phases.map((one, index) => (
+            <li
+              key={one}
+              data-is={index === at ? 'now' : index < at ? 'past' : 'next'}
+              aria-current={index === at ? 'step' : undefined}
+            >
+              {phaseTitles[one]}
+            </li>
+          ))}
+        </ol>
+      )}
       <div
         class="bar"
         role="progressbar"
@@ -307,13 +333,13 @@ function Progress({ run }: { run: Run }) {
       <p class="progress-words">
         <span>
           {totalSteps ? `${step} / ${totalSteps} steps` : 'no step yet'}
-          {run.config && !run.config.steps && totalSteps
+          {!isShort && run.config && !run.config.steps && totalSteps
             ? ` · epoch ${run.dataEpoch + 1} of ${run.config.epochs}`
             : ''}
         </span>
         <span>
           {Number.isFinite(stepsPerSec) && stepsPerSec > 0
-            ? `${stepsPerSec.toFixed(1)} steps/s · ${formatSeconds(secondsLeft)} left`
+            ? `${isShort ? '' : `${stepsPerSec.toFixed(1)} steps/s · `}${formatSeconds(secondsLeft)} left`
             : ''}
         </span>
       </p>

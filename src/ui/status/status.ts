@@ -1,7 +1,6 @@
 import { meshLimit } from '../../peer/room/edges.ts'
 import { memberOf } from '../../peer/room/lives.ts'
 import type { Reached } from '../../peer/room/messages.ts'
-import { endedWithout } from '../../peer/room/refusals.ts'
 import { givenData, type TrainConfig } from '../../trainer/settings/config.ts'
 import { pipelinesOf, ranksNeeded } from '../../trainer/settings/parallel.ts'
 import type { ErrorCode } from '../../util/errors.ts'
@@ -18,7 +17,14 @@ import {
   tabCount,
 } from '../state/room-facts.ts'
 import type { Phase, Run, RunEnding } from '../state/run.ts'
-import { goneRanks, hasOwnModels, isRunning, rankName } from '../state/run-facts.ts'
+import {
+  awaited,
+  goneRanks,
+  hasEndedWithout,
+  hasOwnModels,
+  isRunning,
+  rankName,
+} from '../state/run-facts.ts'
 import { continued, startsFrom } from '../state/save-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { stoppedBy } from '../state/stop-words.ts'
@@ -100,7 +106,7 @@ export function statusOf(snapshot: Snapshot): Status {
       text: `It ended before this tab had joined it. ${next}`,
     }
   }
-  if (run?.end?.kind === 'failed' && run.end.text.includes(endedWithout)) {
+  if (run && hasEndedWithout(run)) {
     const own = `This tab was away, and has the weights after step ${run.step}.`
     const say = (title: string, what: string): Status => ({
       tone: 'idle',
@@ -170,7 +176,9 @@ function endedWords(run: Run | null): string {
 function runningStatus(snapshot: Snapshot, run: Run): Status {
   const ranks = formatMany(run.worldSize, 'rank')
   // Tests are a part of training: the title, which is read out, does not change with each.
-  const title = phaseTitles[run.phase === 'evaluate' ? 'train' : run.phase]
+  const phase = phaseTitles[run.phase === 'evaluate' ? 'train' : run.phase]
+  const away = byTab(awaited(run))
+  const title = away.length > 0 ? `Waiting for ${away.join(', ')}` : phase
   const say = (text: string): Status => ({ tone: 'busy', title, text })
   if (run.isStopping) return { tone: 'busy', title: 'Stopping', text: 'Telling all ranks to stop.' }
   if (run.paused) {
@@ -184,14 +192,17 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
   const { joins, waits } = run
   if (joins && waits) return { tone: 'idle', title: 'Waiting', text: tabWaits(waits) }
   if (run.undecided) return undecidedStatus(run.undecided)
-  if (run.lostName !== null) return say(waitingWords(run.lostName))
+  if (run.lostName !== null)
+    return { ...say(waitingWords(run.lostName)), title: `Continuing without ${run.lostName}` }
   switch (run.phase) {
     case 'connect':
-      return say(
-        run.worldSize === 1
-          ? 'One rank: no links are needed.'
-          : `Linking ${ranks}, ${run.worldSize <= meshLimit ? 'each to all the others' : 'each to its neighbours in the ring and some across it'}. ${linkingWords(run)} A rank that does not answer within 20 s counts as unreachable.`,
-      )
+      if (run.worldSize === 1) return say('One rank: no links are needed.')
+      return {
+        ...say(
+          `Linking ${ranks}, ${run.worldSize <= meshLimit ? 'each to all the others' : 'each to its neighbours in the ring and some across it'}. ${linkingWords(run)} A rank that does not answer within 20 s counts as unreachable.`,
+        ),
+        short: linkingWords(run),
+      }
     case 'load':
       return say(loadingWords(run))
     case 'broadcast':

@@ -1,22 +1,22 @@
 import type { RefObject } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
-/** For so long after a run has begun or ended its buttons take no click: it was meant for the one that stood there. units: ms. */
+/** For so long after the buttons of a run have changed they take no click: it was meant for the one that stood there. units: ms. */
 export const settleMs = 500
 
 /** Says when the buttons of a run take clicks. Times are given, by any clock. */
 export class ActGuard {
-  #isRunning: boolean
+  #buttons: unknown
   #changedMs = Number.NEGATIVE_INFINITY
 
-  constructor(isRunning: boolean) {
-    this.#isRunning = isRunning
+  constructor(buttons: unknown) {
+    this.#buttons = buttons
   }
 
-  /** Returns whether clicks count, with a run going on or not as it is now. */
-  isOpen(isRunning: boolean, nowMs: number): boolean {
-    if (isRunning !== this.#isRunning) {
-      this.#isRunning = isRunning
+  /** Returns whether clicks count; `buttons` is another value where others stand there. */
+  isOpen(buttons: unknown, nowMs: number): boolean {
+    if (buttons !== this.#buttons) {
+      this.#buttons = buttons
       this.#changedMs = nowMs
     }
     return nowMs - this.#changedMs >= settleMs
@@ -31,7 +31,7 @@ export interface StripFocus {
   readonly strip: RefObject<HTMLElement | null>
   /** Can take the focus, and takes it while no button is there for it. */
   readonly heading: RefObject<HTMLHeadingElement | null>
-  /** The run began or ended a moment ago: its buttons take no click yet. */
+  /** The buttons changed a moment ago: they take no click yet. */
   readonly isSettling: boolean
   readonly onKeyDownCapture: (event: KeyboardEvent) => void
   readonly onClickCapture: (event: MouseEvent) => void
@@ -40,16 +40,17 @@ export interface StripFocus {
 /**
  * Keeps the focus in the strip when the button that has it goes away: on the heading during a run, then on the button for the next act.
  *
- * Held keys, and clicks right after a run began or ended, are taken away: they were meant for the button before. A button that only opens a dialog does nothing that cannot be taken back: it takes them.
+ * Held keys, and clicks right after the buttons changed, are taken away: they were meant for the button before. A button that only opens a dialog does nothing that cannot be taken back: it takes them.
  */
-export function useStripFocus(isRunning: boolean): StripFocus {
+export function useStripFocus(isRunning: boolean, isPaused: boolean): StripFocus {
+  const buttons = isRunning && (isPaused ? 'paused' : 'running')
   const strip = useRef<HTMLElement | null>(null)
   const heading = useRef<HTMLHeadingElement | null>(null)
   const isKeeping = useRef(false)
   const guard = useRef<ActGuard | null>(null)
-  guard.current ??= new ActGuard(isRunning)
+  guard.current ??= new ActGuard(buttons)
   const [, redraw] = useState(0)
-  const isSettling = !guard.current.isOpen(isRunning, performance.now())
+  const isSettling = !guard.current.isOpen(buttons, performance.now())
   // Asked before this drawing changes the page: what it takes out has no focus any more.
   const focused = strip.current?.querySelector<HTMLElement>(':focus') ?? null
 
@@ -58,7 +59,7 @@ export function useStripFocus(isRunning: boolean): StripFocus {
     // A timer may be a little early.
     const timer = setTimeout(() => redraw((count) => count + 1), settleMs + 20)
     return () => clearTimeout(timer)
-  }, [isRunning])
+  }, [buttons])
 
   useLayoutEffect(() => {
     const isLost = focused && (!focused.isConnected || focused.matches(':disabled'))
@@ -87,7 +88,7 @@ export function useStripFocus(isRunning: boolean): StripFocus {
       if (
         !act ||
         act.ariaHasPopup === 'dialog' ||
-        guard.current!.isOpen(isRunning, performance.now())
+        guard.current!.isOpen(buttons, performance.now())
       )
         return
       event.preventDefault()

@@ -14,6 +14,8 @@ const looks = [
   { width: 375, height: 667, colorScheme: 'dark' },
 ] as const
 
+const views = ['lab', 'show'] as const
+
 let opened: StatesPage
 let served: Served
 beforeAll(async () => {
@@ -26,13 +28,17 @@ afterAll(async () => {
 })
 
 describe('axe finds nothing', { timeout: 120_000 }, () => {
-  it.each(looks)('in any state, at $width px, $colorScheme', async (look) => {
+  const inViews = looks.flatMap((look) => views.map((view) => ({ ...look, view })))
+  it.each(inViews)('in any state of the $view, at $width px, $colorScheme', async (look) => {
     const { page, complaints } = opened
     await page.setViewportSize(look)
     await page.emulateMedia({ colorScheme: look.colorScheme })
     const found: Record<string, string[]> = {}
     for (const name of await page.evaluate(() => window.states.names)) {
-      await page.evaluate((shown) => window.states.show(shown), name)
+      await page.evaluate(([shown, view]) => window.states.show(shown, view), [
+        name,
+        look.view,
+      ] as const)
       const wrong = await violations(page)
       if (wrong.length > 0) found[name] = wrong
     }
@@ -42,8 +48,8 @@ describe('axe finds nothing', { timeout: 120_000 }, () => {
 
   it('but what is wrong: a control without a name, a text too pale', async () => {
     const { page } = opened
-    await page.evaluate(() => {
-      window.states.show('alone')
+    await page.evaluate(async () => {
+      await window.states.show('alone')
       const wrong = '<button></button><p style="color:#777;background:#666">pale</p>'
       document.querySelector('main')!.insertAdjacentHTML('beforeend', wrong)
     })

@@ -8,7 +8,7 @@ import {
   shapeable,
   stepOf,
 } from '../../support/elastic-tabs.ts'
-import { seeText, statusText, textIn, useFirefox } from '../../support/firefox-pages.ts'
+import { press, seeText, statusText, textIn, useFirefox } from '../../support/firefox-pages.ts'
 import { loseTab } from '../../support/lose-tab.ts'
 import { openInOwnProcess } from '../../support/own-process.ts'
 import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
@@ -147,6 +147,7 @@ test('a tab of Firefox with eight of 24 ranks trains to the same state', async (
   const [maker, second] = pages as [Page, Page]
   link.search = '?ranks=8'
   const guest = await openInFirefox(link.href)
+  await press(guest, 'Lab')
   await seeMembers(maker, 24)
   await maker.bringToFront()
   await button(maker, 'Start').click()

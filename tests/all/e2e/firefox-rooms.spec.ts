@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { seeText, statusText, textIn, useFirefox } from '../../support/firefox-pages.ts'
+import { press, seeText, statusText, textIn, useFirefox } from '../../support/firefox-pages.ts'
 import { receivedByRank, start, useLauncherFolder, write } from '../../support/launcher-folder.ts'
 import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
@@ -13,6 +13,7 @@ useLauncherFolder()
 test('a tab of Chromium and one of Firefox train one model, and hold equal parameters', async () => {
   const [maker] = await openRoom(1, '?transport=webrtc&steps=12')
   const guest = await openInFirefox(await invite(maker))
+  await press(guest, 'Lab')
   await seeMembers(maker, 2)
   await button(maker, 'Start').click()
   await see(maker, 'Finished')

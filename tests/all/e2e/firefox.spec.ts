@@ -61,6 +61,7 @@ test('a hidden page trains in Firefox', async () => {
 test('tabs of either browser are closed in turn, and that of the other trains on', async () => {
   const [maker] = await openRoom(1, '?transport=webrtc&steps=100000')
   const guest = await openInFirefox(await invite(maker))
+  await press(guest, 'Lab')
   await seeMembers(maker, 2)
   await button(maker, 'Start').click()
   await reaches(maker, 10)
@@ -98,6 +99,7 @@ test.each([
   async (_, device, isUnlike) => {
     const [maker] = await openRoom(1, `?transport=webrtc&steps=12&exact=true${device}`)
     const guest = await openInFirefox(await invite(maker))
+    await press(guest, 'Lab')
     await seeMembers(maker, 2)
     await button(maker, 'Start').click()
     if (isUnlike) await seeText(guest, '.status .words', goesOn, 120_000)

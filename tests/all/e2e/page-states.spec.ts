@@ -32,32 +32,38 @@ beforeAll(async () => {
 })
 afterAll(() => opened?.close())
 
-it.each(sizes)('all states fit a page of $width px', async (size) => {
+const views = ['lab', 'show'] as const
+const inViews = sizes.flatMap((size) => views.map((view) => ({ ...size, view })))
+
+it.each(inViews)('all states of the $view fit a page of $width px', async ({ view, ...size }) => {
   const { page, complaints } = opened
   await page.setViewportSize(size)
   for (const name of await page.evaluate(() => window.states.names)) {
-    const found = await page.evaluate((shown) => {
-      window.states.show(shown)
-      const { scrollWidth } = document.documentElement
-      const controls = [...document.querySelectorAll('input, select, button, a')]
-      const nameless = controls.filter((control) => {
-        const labels = 'labels' in control ? (control.labels as NodeList | null) : null
-        return !labels?.length && !control.getAttribute('aria-label') && !control.textContent
-      })
-      const readings = [...document.querySelectorAll('.readout .value')]
-      const cut = readings.filter((one) => one.scrollWidth > one.clientWidth)
-      return {
-        tooWide: scrollWidth - innerWidth,
-        nameless: nameless.map((one) => one.outerHTML),
-        cut: cut.map((one) => one.textContent),
-      }
-    }, name)
+    const found = await page.evaluate(
+      async ([shown, view]) => {
+        await window.states.show(shown, view)
+        const { scrollWidth } = document.documentElement
+        const controls = [...document.querySelectorAll('input, select, button, a')]
+        const nameless = controls.filter((control) => {
+          const labels = 'labels' in control ? (control.labels as NodeList | null) : null
+          return !labels?.length && !control.getAttribute('aria-label') && !control.textContent
+        })
+        const readings = [...document.querySelectorAll('.readout .value')]
+        const cut = readings.filter((one) => one.scrollWidth > one.clientWidth)
+        return {
+          tooWide: scrollWidth - innerWidth,
+          nameless: nameless.map((one) => one.outerHTML),
+          cut: cut.map((one) => one.textContent),
+        }
+      },
+      [name, view] as const,
+    )
     expect(found, name).toEqual({ tooWide: 0, nameless: [], cut: [] })
     if (!chosen && !size.isPhotographed) continue
     for (const colorScheme of chosen ? (['light', 'dark'] as const) : (['light'] as const)) {
       await page.emulateMedia({ colorScheme })
       await drawn(page)
-      const path = join(pictures, `state-${name}-${size.width}-${colorScheme}.jpg`)
+      const path = join(pictures, `state-${name}-${view}-${size.width}-${colorScheme}.jpg`)
       await page.screenshot({ path, fullPage: true, type: 'jpeg', quality: 85 })
     }
   }

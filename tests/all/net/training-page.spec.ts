@@ -7,6 +7,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { findBrowser } from '../../../node/chromium.ts'
 import { drawnSplits, idxFolder } from '../../support/idx-files.ts'
 import { launchBrowser } from '../../support/launch-browser.ts'
+import { openIn } from '../../support/open-in.ts'
 import { repository } from '../../support/repository.ts'
 import { cleanUp } from './clean-up.ts'
 import { addresses, Networks, onlyPort } from './networks.ts'
@@ -46,6 +47,7 @@ async function openPage(place: 'alpha' | 'beta'): Promise<Page> {
   const browser = await launchBrowser({ executablePath })
   browsers.push(browser)
   const context = await browser.newContext({ ignoreHTTPSErrors: true })
+  await openIn('lab', context)
   await context.addInitScript(() => {
     globalThis.paths = []
     const pathOf = async (connection: RTCPeerConnection) => {
