@@ -58,7 +58,12 @@ export function RingView({ snapshot, isOfPeople = false }: RingViewProps) {
   const rates = uses.length > 2 ? ratesOfLinks(run!) : []
   const isMoving = uses.some(({ bytesPerSec }) => Number.isFinite(bytesPerSec))
   // Beyond some ranks there is no room beside the links: what they carry together is shown in the middle.
-  const { part: moving } = useLoaded('the links of a run', () => import('./moving.ts'), isMoving)
+  const { part: moving } = useLoaded(
+    'the links of a run',
+    () => import('./moving.ts'),
+    // Before it is needed: the server may be gone by then.
+    run !== null && size > 1,
+  )
   const rateText = isMoving ? rateWords(uses) : ''
   const kinds = new Set([...edges, ...chords].map(({ kind }) => kind))
   const small = circleOf(size)
