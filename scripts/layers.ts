@@ -532,8 +532,9 @@ export const allowed: Record<string, readonly string[]> = {
     'src/ui/state',
   ],
   'src/ui/members': [
-    'src/util/adapter-words.ts',
+    'src/util',
     'src/peer/room',
+    'src/peer/tab',
     'src/ui/parts',
     'src/ui/state',
     'src/ui/experiment',
@@ -712,7 +713,7 @@ export const packages: Record<string, readonly string[]> = {
   'src/util': ['valibot'],
   // The libraries that ours is timed beside.
   'src/measure/peers': ['@jax-js/jax', '@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu'],
-  'src/peer/room': ['valibot'],
+  'src/peer/room': ['valibot', '@noble/curves', '@noble/hashes'],
   'src/peer/elastic': ['valibot'],
   'src/peer/tab': ['simple-peer', 'valibot'],
   'src/distributed/launcher': ['node-inspect-extracted'],

@@ -1,5 +1,5 @@
+import type { ClientMessage } from '../../src/peer/room/client-messages.ts'
 import {
-  type ClientMessage,
   type Lobby,
   type LobbyMember,
   type Measured,

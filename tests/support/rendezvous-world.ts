@@ -1,10 +1,9 @@
 import { createHmac } from 'node:crypto'
 import type { IceSource } from '../../node/ice/ice-source.ts'
+import type { ClientMessage, MessageOf } from '../../src/peer/room/client-messages.ts'
 import {
-  type ClientMessage,
   limits,
   type MemberInfo,
-  type MessageOf,
   protocolVersion,
   type ServerMessage,
 } from '../../src/peer/room/messages.ts'
@@ -145,6 +144,12 @@ export class RendezvousWorld {
     this.open(id)
     const proof = hmac(authKey, proofText(room, this.last(id, 'challenge').nonce))
     this.say(id, { type: 'relay', version: protocolVersion, room, proof, token, channel, side })
+  }
+  /** Shows a short code for the room. */
+  giveCode(id: string, room = roomA): void {
+    this.open(id)
+    const proof = hmac(authKey, proofText(room, this.last(id, 'challenge').nonce))
+    this.say(id, { type: 'giveCode', version: protocolVersion, room, proof })
   }
   /** A room with the tabs t0 (the maker), t1, … */
   async fill(count: number, room = roomA, prefix = 't'): Promise<string[]> {

@@ -1,4 +1,4 @@
-import type { SocketLike } from '../../src/peer/room/room-options.ts'
+import type { SocketConstructor, SocketLike } from '../../src/peer/room/room-options.ts'
 import { newRoomLink, proofText } from '../../src/peer/room/secret.ts'
 import { Rendezvous } from '../../src/peer/server/rendezvous.ts'
 import { SignalClient, type SignalEvents, type SignalOptions } from '../../src/peer/tab/signal.ts'
@@ -72,19 +72,24 @@ export class SignalWorld {
     await new Promise((resolve) => setTimeout(resolve, 1))
   }
 
-  client(link = newRoomLink(), name = 'tab', options: Partial<SignalOptions> = {}) {
+  /** `opened` gets the id of each socket. */
+  socketClass(opened: (id: string) => void = () => undefined): SocketConstructor {
     const world = this
+    return class extends FakeSocket {
+      constructor() {
+        super(world)
+        opened(this.id)
+      }
+    }
+  }
+
+  client(link = newRoomLink(), name = 'tab', options: Partial<SignalOptions> = {}) {
     const client = new SignalClient({
       url: 'ws://test/signal',
       link,
       info: infoOf(name),
       env: this.env,
-      WebSocket: class extends FakeSocket {
-        constructor() {
-          super(world)
-          socketIds.push(this.id)
-        }
-      },
+      WebSocket: this.socketClass((id) => socketIds.push(id)),
       ...options,
     })
     const socketIds: string[] = []

@@ -2,15 +2,17 @@ import * as v from 'valibot'
 import { clipped } from '../../util/clipped.ts'
 import type { JsonValue } from '../../util/json-value.ts'
 import { lastBallot } from './ballots.ts'
+import type { CodeServerMessage } from './code-messages.ts'
 import { membersPerRoom, meshLimit, newcomersAtOnce } from './edges.ts'
 import { iceServersSchema } from './ice-servers.ts'
 import { maxUs } from './microseconds.ts'
 import { maxNameChars, plainName } from './names.ts'
 import { refusals } from './refusals.ts'
-import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
+import { storedMessageSchema } from './store-messages.ts'
 
 /**
- * Everything a tab and the signaling server say to each other: JSON text, one object a message.
+ * Everything a tab and the signaling server say to each other: JSON text, one object a message. What tabs say is in client-messages.ts, which no
+ * page loads.
  *
  *   tab                         server
  *    <- challenge                 on connecting: version and nonce
@@ -64,6 +66,8 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *    relay ->                     in the place of create or join: one end of a relayed link, with the proof of the room's key, and where hosts let
  *                                 newcomers in with the token of a member
  *    <- relayed                   the other end is here: from now on binary messages go to it and come from it, sealed
+ *
+ * A tab may also give the room's key to who knows a short code, over a connection that enters no room: code-messages.ts.
  *
  * Only a server with that option has such a relay (`welcome` says so); boxes are too small and too few for gradients.
  */
@@ -187,14 +191,14 @@ export const limits = {
   storeBytes: 256 * 1024 * 1024,
 } as const
 
-const hex = (bytes: number) =>
+export const hex = (bytes: number) =>
   v.pipe(v.string(), v.regex(new RegExp(`^[0-9a-f]{${2 * bytes}}$`), `${2 * bytes} hex digits`))
 
-const whole = (minimum: number, maximum: number) =>
+export const whole = (minimum: number, maximum: number) =>
   v.pipe(v.number(), v.safeInteger(), v.minValue(minimum), v.maxValue(maximum))
 
 /** Text for people: no control characters, so it cannot play tricks on a terminal. */
-const text = (chars: number) =>
+export const text = (chars: number) =>
   v.pipe(v.string(), v.maxLength(chars), v.regex(/^[^\p{Cc}]*$/u, 'no control characters'))
 
 const nameSchema = v.pipe(
@@ -203,7 +207,7 @@ const nameSchema = v.pipe(
   v.minLength(1),
 )
 
-const json = (maxBytes: number) =>
+export const json = (maxBytes: number) =>
   v.custom<JsonValue>((value) => {
     if (value === undefined) return false
     try {
@@ -219,19 +223,14 @@ export function utf8Bytes(string: string): number {
 }
 
 export const roomIdSchema = hex(16)
-const memberIdSchema = hex(8)
+export const memberIdSchema = hex(8)
 /** Of one elastic run alone: its server drew it when the run was started. */
-const runKeySchema = hex(8)
+export const runKeySchema = hex(8)
 const maxEpoch = 2 ** 31
-const epochSchema = whole(1, maxEpoch)
+export const epochSchema = whole(1, maxEpoch)
 /** 0 before the first. */
-const newestEpochSchema = whole(0, maxEpoch)
-const rankSchema = whole(0, limits.membersPerRoom - 1)
-const tokenSchema = v.optional(hex(16))
-/** Of a rank of a tab that another rank with its token speaks for. */
-const isFurtherSchema = v.optional(v.boolean())
-const boxSchema = v.pipe(v.string(), v.maxLength(limits.boxChars), v.regex(/^[\w-]+$/, 'base64url'))
-
+export const newestEpochSchema = whole(0, maxEpoch)
+export const rankSchema = whole(0, limits.membersPerRoom - 1)
 export const transportChoices = ['auto', 'fallback', 'webrtc', 'port', 'relay'] as const
 /**
  * `auto`: MessagePorts between tabs of one browser, WebRTC between others. `fallback`: the same, and through the server, where it relays and both
@@ -274,160 +273,23 @@ const memberEntries = {
   keyHash: v.optional(keyHashSchema),
 }
 const infoEntries = { ...memberEntries, measured: v.optional(measuredSchema) }
-const infoSchema = v.strictObject(infoEntries)
+export const infoSchema = v.strictObject(infoEntries)
 export type MemberInfo = v.InferOutput<typeof infoSchema>
-/** Null for a guest. */
-const entrySchema = v.nullable(infoSchema)
-
-const ballotSchema = whole(0, lastBallot)
-/** Members in the order of their ranks. */
-const ranksSchema = v.pipe(
-  v.array(memberIdSchema),
-  v.minLength(1),
-  v.maxLength(limits.membersPerRoom),
-  v.check((ids) => new Set(ids).size === ids.length, 'distinct ids'),
-)
+export const ballotSchema = whole(0, lastBallot)
 
 /** Members of an elastic run (lives.ts). */
-const livesSchema = v.pipe(
+export const livesSchema = v.pipe(
   v.array(v.pipe(v.string(), v.regex(/^[0-9a-f]{16}\.\d{1,10}(\.[\w-]{16})?$/, 'a life'))),
   v.minLength(1),
   v.maxLength(limits.membersPerRoom),
 )
 
-/** An elastic run, as a member that is in it knows it. */
-const runNowSchema = v.strictObject({
-  key: runKeySchema,
-  /** The epoch with which it began. */
-  run: epochSchema,
-  /** As in the newest message `ranks`. */
-  ballot: ballotSchema,
-  ids: ranksSchema,
-  settings: json(limits.settingsBytes),
-  /** A server has let its half continue: it may be in a newer roster by now. */
-  mayBeAhead: v.optional(v.boolean()),
-})
-export type RunNow = v.InferOutput<typeof runNowSchema>
-
-/** Of a member whose connection ended, and which is back. */
-const againSchema = v.optional(
-  v.strictObject({
-    /** The id that the server gave it; it does so again where no member in the room has that id. */
-    id: memberIdSchema,
-    /** The newest that it knows, up to the last that it can have received from a server: later ones have other numbers, on a new server too. */
-    epoch: newestEpochSchema,
-    run: v.optional(runNowSchema),
-  }),
-)
-export type Again = NonNullable<v.InferOutput<typeof againSchema>>
-
 /** Result of a run: its demo's metric over held-out samples, and how long it took. */
-const reachedSchema = v.strictObject({
+export const reachedSchema = v.strictObject({
   value: v.pipe(v.number(), v.finite()),
   seconds: v.pipe(v.number(), v.finite(), v.minValue(0)),
 })
 export type Reached = v.InferOutput<typeof reachedSchema>
-
-export const clientMessageSchema = v.variant('type', [
-  v.strictObject({
-    type: v.literal('create'),
-    version: v.literal(protocolVersion),
-    room: roomIdSchema,
-    authKey: hex(32),
-    /** Of the server's own key, where it has one (room-key.ts). */
-    keyProof: v.optional(hex(32)),
-    info: entrySchema,
-    token: tokenSchema,
-    isFurther: isFurtherSchema,
-    again: againSchema,
-  }),
-  v.strictObject({
-    type: v.literal('join'),
-    version: v.literal(protocolVersion),
-    room: roomIdSchema,
-    proof: hex(32),
-    info: entrySchema,
-    token: tokenSchema,
-    isFurther: isFurtherSchema,
-    again: againSchema,
-  }),
-  v.strictObject({
-    type: v.literal('relay'),
-    version: v.literal(protocolVersion),
-    room: roomIdSchema,
-    proof: hex(32),
-    token: tokenSchema,
-    channel: text(limits.relayChannelChars),
-    side: v.picklist([0, 1]),
-  }),
-  v.strictObject({ type: v.literal('update'), info: infoSchema }),
-  v.strictObject({ type: v.literal('propose'), settings: json(limits.settingsBytes) }),
-  v.strictObject({ type: v.literal('handOver'), id: memberIdSchema }),
-  v.strictObject({ type: v.literal('letIn'), id: memberIdSchema, isLetIn: v.boolean() }),
-  v.strictObject({
-    type: v.literal('remove'),
-    id: memberIdSchema,
-    /** For the others, between runs: where they move to. */
-    boxes: v.optional(
-      v.pipe(
-        v.array(v.strictObject({ to: memberIdSchema, box: boxSchema })),
-        v.maxLength(limits.membersPerRoom),
-      ),
-    ),
-  }),
-  v.strictObject({ type: v.literal('reach'), to: memberIdSchema, box: boxSchema }),
-  v.strictObject({
-    type: v.literal('start'),
-    settings: json(limits.settingsBytes),
-    /** True if the run continues when a rank is lost, and admits newcomers. Default false. */
-    isElastic: v.optional(v.boolean()),
-  }),
-  v.strictObject({
-    type: v.literal('signal'),
-    epoch: epochSchema,
-    to: rankSchema,
-    attempt: whole(1, limits.attempts),
-    box: boxSchema,
-  }),
-  v.strictObject({ type: v.literal('ready'), epoch: epochSchema }),
-  v.strictObject({
-    type: v.literal('linkDown'),
-    epoch: epochSchema,
-    peerRank: rankSchema,
-    text: text(limits.textChars),
-  }),
-  v.strictObject({ type: v.literal('abort'), epoch: epochSchema, text: text(limits.textChars) }),
-  v.strictObject({
-    type: v.literal('done'),
-    epoch: epochSchema,
-    reached: v.optional(reachedSchema),
-  }),
-  v.strictObject({
-    type: v.literal('ranks'),
-    key: runKeySchema,
-    /** Of several messages the one with the highest counts. */
-    ballot: ballotSchema,
-    ids: ranksSchema,
-  }),
-  v.strictObject({
-    type: v.literal('half'),
-    key: runKeySchema,
-    /** Of the roster of which half is here. */
-    ballot: ballotSchema,
-    /** Its members that are not known to be dead. */
-    alive: livesSchema,
-    /** Those that would continue. */
-    lives: livesSchema,
-  }),
-  v.strictObject({ type: v.literal('out'), key: runKeySchema }),
-  storeMessageSchema,
-  v.strictObject({ type: v.literal('ice') }),
-  v.strictObject({ type: v.literal('ping') }),
-  v.strictObject({ type: v.literal('bye') }),
-  v.strictObject({ type: v.literal('pong') }),
-])
-export type ClientMessage = v.InferOutput<typeof clientMessageSchema>
-export type MessageOf<T extends ClientMessage['type']> = Extract<ClientMessage, { type: T }>
 
 /**
  * Where a room is. `failed` and `finished` take a new start like `lobby` does.
@@ -589,7 +451,9 @@ export const serverMessageSchema = v.variant('type', [
     isFatal: v.boolean(),
   }),
 ])
-export type ServerMessage = v.InferOutput<typeof serverMessageSchema>
+/** To who enters a room. */
+export type RoomServerMessage = v.InferOutput<typeof serverMessageSchema>
+export type ServerMessage = RoomServerMessage | CodeServerMessage
 export type Abort = Omit<Extract<ServerMessage, { type: 'abort' }>, 'type'>
 export type Assignment = Omit<Extract<ServerMessage, { type: 'assign' }>, 'type'>
 /** Who waits to be let in. */
@@ -614,7 +478,5 @@ export function parseMessage<T>(schema: v.GenericSchema<unknown, T>, raw: string
   return { ok: false, text: `${path}: expected ${issue.expected ?? issue.message}, got ${got}` }
 }
 
-export const parseClientMessage = (raw: string): Parsed<ClientMessage> =>
-  parseMessage(clientMessageSchema, raw)
-export const parseServerMessage = (raw: string): Parsed<ServerMessage> =>
+export const parseServerMessage = (raw: string): Parsed<RoomServerMessage> =>
   parseMessage(serverMessageSchema, raw)

@@ -17,6 +17,7 @@ export const refusals = [
   'bad-proof',
   'no-key',
   'wrong-key',
+  'wrong-code',
   'declined',
   'not-in-a-room',
   'already-in-a-room',

@@ -11,43 +11,18 @@ import * as v from 'valibot'
  * The server holds two kinds of values: what tabs have sealed, which it cannot read (sealed-value.ts), and counters.
  */
 
-const id = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
-const integer = v.pipe(v.number(), v.safeInteger())
+export const id = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
+export const integer = v.pipe(v.number(), v.safeInteger())
 const base64Url = v.pipe(v.string(), v.regex(/^[\w-]+$/, 'base64url'))
-/** No max length here: the server's refusal says which length is too much. */
-const key = v.string()
-const timeoutMs = v.pipe(integer, v.minValue(0), v.maxValue(2 ** 31 - 1))
-const tag = v.pipe(v.string(), v.regex(/^[\w-]{43}$/, '43 characters of base64url'))
+export const tag = v.pipe(v.string(), v.regex(/^[\w-]{43}$/, '43 characters of base64url'))
 
-const sealedSchema = v.strictObject({ box: base64Url, tag })
+export const sealedSchema = v.strictObject({ box: base64Url, tag })
 export type SealedValue = v.InferOutput<typeof sealedSchema>
 
-const counterSchema = v.strictObject({ counter: integer })
-const valueSchema = v.union([sealedSchema, counterSchema])
+export const counterSchema = v.strictObject({ counter: integer })
+export const valueSchema = v.union([sealedSchema, counterSchema])
 /** Value that the server holds under a key. */
 export type StoreValue = v.InferOutput<typeof valueSchema>
-
-const callSchema = v.variant('op', [
-  v.strictObject({ op: v.literal('set'), key, value: sealedSchema }),
-  v.strictObject({ op: v.literal('get'), key, timeoutMs }),
-  v.strictObject({ op: v.literal('add'), key, amount: integer }),
-  v.strictObject({ op: v.literal('wait'), keys: v.array(key), timeoutMs }),
-  v.strictObject({
-    op: v.literal('compareSet'),
-    key,
-    /** Tag or counter that the value must have. */
-    expected: v.union([v.strictObject({ tag }), counterSchema]),
-    /** Or nothing may be there. */
-    orAbsent: v.boolean(),
-    desired: valueSchema,
-  }),
-  v.strictObject({ op: v.literal('deleteKey'), key }),
-  v.strictObject({ op: v.literal('numKeys') }),
-])
-export type StoreCall = v.InferOutput<typeof callSchema>
-
-export const storeMessageSchema = v.strictObject({ type: v.literal('store'), id, call: callSchema })
-export type StoreMessage = v.InferOutput<typeof storeMessageSchema>
 
 const answerSchema = v.variant('kind', [
   v.object({ kind: v.literal('waiting') }),

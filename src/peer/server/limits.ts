@@ -1,4 +1,5 @@
 import { callsAhead } from '../room/ballots.ts'
+import { guestsPerCode } from '../room/code-messages.ts'
 import { limits as shared } from '../room/messages.ts'
 
 /** Every limit of the signaling server: what its clients know too, and what it keeps. */
@@ -12,7 +13,13 @@ export const limits = {
   /** Token bucket of wrong room keys from one address. */
   wrongKeysPerSec: 1 / 60,
   wrongKeyBurst: 10,
-  /** Addresses whose wrong keys, and whose relayed bytes, a server counts: the last ones. */
+  /** Short codes that tabs of one address show, and newcomers that one of them answers at once. */
+  codesPerAddress: 8,
+  guestsPerCode,
+  /** Token bucket of wrong short codes from one address: a class behind one has some typing errors. */
+  wrongCodesPerSec: 1 / 10,
+  wrongCodeBurst: 30,
+  /** Addresses whose wrong keys and codes, and whose relayed bytes, a server counts: the last ones. */
   addressesKept: 16_384,
   /**
    * Of an elastic run: members that are in it or may come back to it; of which rosters the first half is known; newcomers that get no links; and

@@ -1,15 +1,9 @@
 import type { Env } from '../../util/env.ts'
 import type { JsonValue } from '../../util/json-value.ts'
 import { without } from '../collective/failure.ts'
+import type { ClientMessage, MessageOf } from '../room/client-messages.ts'
 import type { IceServer } from '../room/ice-servers.ts'
-import type {
-  AssignedLink,
-  Assignment,
-  ClientMessage,
-  MemberInfo,
-  MessageOf,
-  ServerMessage,
-} from '../room/messages.ts'
+import type { AssignedLink, Assignment, MemberInfo, ServerMessage } from '../room/messages.ts'
 import type { Refusal } from '../room/refusals.ts'
 import type { TokenBucket } from '../room/token-bucket.ts'
 import { planLinks } from '../room/topology.ts'

@@ -1,14 +1,8 @@
 import { type Env, toHex } from '../../util/env.ts'
 import { invariant, messageOf } from '../../util/errors.ts'
+import { type ClientMessage, type MessageOf, parseClientMessage } from '../room/client-messages.ts'
 import type { IceServer } from '../room/ice-servers.ts'
-import {
-  type ClientMessage,
-  type MessageOf,
-  parseClientMessage,
-  protocolVersion,
-  type ServerMessage,
-  utf8Bytes,
-} from '../room/messages.ts'
+import { protocolVersion, type ServerMessage, utf8Bytes } from '../room/messages.ts'
 import type { Refusal } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
 import { AddressBuckets } from './address-buckets.ts'
@@ -17,6 +11,7 @@ import { type Going, type Member, withoutRelay } from './linking.ts'
 import { type Role, refusalOf } from './rights.ts'
 import { Room } from './room.ts'
 import type { RelaySockets } from './room-relay.ts'
+import { ShortCodes } from './short-codes.ts'
 
 export { linkKind } from '../room/topology.ts'
 export type { Limits } from './limits.ts'
@@ -84,9 +79,12 @@ interface Connection {
   place: { room: Room; member: Member | null; id: string | null } | null
   /** The room whose maker has been asked to let it in. */
   asked: Room | null
+  /** What it does with a short code. */
+  code: 'code giver' | 'code user' | null
 }
 
-function roleOf({ id, place, asked }: Connection): Role {
+function roleOf({ id, place, asked, code }: Connection): Role {
+  if (code) return code
   if (!place) return asked ? 'waiting' : 'stranger'
   if (place.room.relay?.has(id)) return 'link end'
   if (!place.member) return 'guest'
@@ -100,6 +98,7 @@ export class Rendezvous {
   /** Bytes that the stores of all rooms hold together. */
   private readonly held = { sizeBytes: 0 }
   private readonly wrongKeys: AddressBuckets
+  private readonly codes: ShortCodes
   private readonly beganMs: number
   /** Since the server began. */
   private relayedBytes = 0
@@ -114,6 +113,15 @@ export class Rendezvous {
     this.limits = { ...defaultLimits, ...limits }
     this.beganMs = env.now()
     const { addressesKept, wrongKeysPerSec, wrongKeyBurst } = this.limits
+    this.codes = new ShortCodes({
+      env,
+      limits: this.limits,
+      send: (id, message) => this.send(id, message),
+      refuse: (id, code, text, about) => {
+        const refused = this.connections.get(id)
+        if (refused) this.refuse(refused, code, text, about, true)
+      },
+    })
     const { relayBytesPerSec, relayBurstSec } = this.limits
     this.wrongKeys = new AddressBuckets(env, addressesKept, wrongKeysPerSec, wrongKeyBurst)
     this.relayRates = Number.isFinite(relayBytesPerSec)
@@ -163,13 +171,16 @@ export class Rendezvous {
       cancelTimer: () => undefined,
       place: null,
       asked: null,
+      code: null,
     }
     this.connections.set(connectionId, connection)
     connection.cancelTimer = this.env.after(this.limits.authenticateMs, () =>
       this.refuse(
         connection,
         'too-slow',
-        `no create or join arrived within ${this.limits.authenticateMs} ms of connecting. Connect again.`,
+        connection.code
+          ? `the tab that shows the code did not answer within ${this.limits.authenticateMs} ms. Is it still open?`
+          : `no create or join arrived within ${this.limits.authenticateMs} ms of connecting. Connect again.`,
         null,
         true,
       ),
@@ -224,8 +235,8 @@ export class Rendezvous {
 
   // --- messages ---
 
-  private take(connection: Connection, raw: string): void {
-    connection.heardAtMs = this.env.now()
+  /** A message that has the right form; for any other the connection is refused. */
+  private read(connection: Connection, raw: string): ClientMessage | null {
     const sizeBytes =
       raw.length > this.limits.messageBytes
         ? raw.length // never fewer bytes than characters
@@ -238,7 +249,7 @@ export class Rendezvous {
         null,
         true,
       )
-      return
+      return null
     }
     const parsed = parseClientMessage(raw)
     if (!parsed.ok) {
@@ -250,9 +261,15 @@ export class Rendezvous {
         null,
         true,
       )
-      return
+      return null
     }
-    const message = parsed.message
+    return parsed.message
+  }
+
+  private take(connection: Connection, raw: string): void {
+    connection.heardAtMs = this.env.now()
+    const message = this.read(connection, raw)
+    if (!message) return
     const { place } = connection
     if (place?.member) place.room.heard(place.member)
     if (!this.takeToken(connection, message)) return
@@ -279,6 +296,21 @@ export class Rendezvous {
         return
       case 'relay':
         this.relay(connection, message)
+        return
+      case 'giveCode': {
+        if (!this.provenRoom(connection, message)) return
+        if (!this.codes.give(connection.id, connection.address, message)) return
+        connection.code = 'code giver'
+        connection.cancelTimer()
+        this.schedulePing(connection)
+        return
+      }
+      case 'useCode':
+        if (this.codes.use(connection.id, connection.address, message))
+          connection.code = 'code user'
+        return
+      case 'codeAnswer':
+        this.codes.answer(connection.id, message)
         return
       case 'store':
         place!.room.store.receive(connection.id, message)
@@ -379,7 +411,7 @@ export class Rendezvous {
   /** The room, for a connection that has proved its key; any other gets a refusal. */
   private provenRoom(
     connection: Connection,
-    message: MessageOf<'join' | 'relay'>,
+    message: MessageOf<'join' | 'relay' | 'giveCode'>,
   ): Room | undefined {
     const room = this.rooms.get(message.room)
     if (!room) {
@@ -506,6 +538,7 @@ export class Rendezvous {
     connection.cancelTimer()
     this.connections.delete(connection.id)
     connection.asked?.asks.forget(connection.id)
+    if (connection.code) this.codes.forget(connection.id)
     if (!connection.place) return
     const { room, member, id } = connection.place
     if (id !== null) this.tellOf(connection, how === 'removed' ? how : 'left')
@@ -517,6 +550,7 @@ export class Rendezvous {
     if (!room.isEmpty) return
     room.store.close()
     this.rooms.delete(room.id)
+    this.codes.roomEnded(room.id)
     this.host.event?.({ event: 'ended', room: room.id, address: room.makerAddress })
   }
 

@@ -1,11 +1,31 @@
-import type { ClientMessage } from '../room/messages.ts'
+import type { ClientMessage } from '../room/client-messages.ts'
 import type { Refusal } from '../room/refusals.ts'
 
-/** Roles of a connection: outside, at the maker's door, one end of a relayed link, here for the store alone, a member, or the room's maker. */
-export type Role = 'stranger' | 'waiting' | 'link end' | 'guest' | 'member' | 'maker'
+/**
+ * Roles of a connection: outside, at the maker's door, with a short code to give or to use, one end of a relayed link, here for the store alone, a
+ * member, or the room's maker.
+ */
+export type Role =
+  | 'stranger'
+  | 'waiting'
+  | 'code giver'
+  | 'code user'
+  | 'link end'
+  | 'guest'
+  | 'member'
+  | 'maker'
 
 const outside: readonly Role[] = ['stranger']
-const anyone: readonly Role[] = ['stranger', 'waiting', 'link end', 'guest', 'member', 'maker']
+const anyone: readonly Role[] = [
+  'stranger',
+  'waiting',
+  'code giver',
+  'code user',
+  'link end',
+  'guest',
+  'member',
+  'maker',
+]
 const inside: readonly Role[] = ['guest', 'member', 'maker']
 const members: readonly Role[] = ['member', 'maker']
 const maker: readonly Role[] = ['maker']
@@ -15,6 +35,9 @@ const sayers: { readonly [T in ClientMessage['type']]: readonly Role[] } = {
   create: outside,
   join: outside,
   relay: outside,
+  giveCode: outside,
+  useCode: ['stranger', 'code user'],
+  codeAnswer: ['code giver'],
   ping: anyone,
   pong: anyone,
   bye: anyone,
@@ -40,10 +63,12 @@ const sayers: { readonly [T in ClientMessage['type']]: readonly Role[] } = {
 /** Why who has this role may not say it; null where it may. */
 export function refusalOf(role: Role, type: ClientMessage['type']): [Refusal, string] | null {
   if (sayers[type].includes(role)) return null
-  if (sayers[type] === outside) {
-    const text = 'this connection has already sent create, join or relay. Open another one.'
+  if (sayers[type] === outside || type === 'useCode') {
+    const text = 'this connection has already sent another first message. Open another one.'
     return ['already-in-a-room', text]
   }
+  if (type === 'codeAnswer')
+    return ['wrong-state', `this connection shows no short code, got ${type}.`]
   switch (role) {
     case 'link end':
       return ['wrong-state', `a relayed link carries only binary messages, got ${type}.`]
@@ -51,6 +76,9 @@ export function refusalOf(role: Role, type: ClientMessage['type']): [Refusal, st
       const text = `a guest may only make store calls, got ${type}. Enter the room as a member.`
       return ['not-a-member', text]
     }
+    case 'code giver':
+    case 'code user':
+      return ['wrong-state', `a connection for a short code is in no room, got ${type}.`]
     case 'member':
       return ['not-the-host', `only the host may say ${type}. Ask the host.`]
     default: {

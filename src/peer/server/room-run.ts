@@ -2,17 +2,9 @@ import { toHex } from '../../util/env.ts'
 import type { JsonValue } from '../../util/json-value.ts'
 import { without, withoutEpoch } from '../collective/failure.ts'
 import { ballotStep } from '../room/ballots.ts'
+import type { Again, MessageOf, RunNow } from '../room/client-messages.ts'
 import { meshLimit, ringNeighbours } from '../room/edges.ts'
-import type {
-  Abort,
-  AbortCode,
-  Again,
-  MessageOf,
-  Reached,
-  RoomState,
-  RunNow,
-  ServerMessage,
-} from '../room/messages.ts'
+import type { Abort, AbortCode, Reached, RoomState, ServerMessage } from '../room/messages.ts'
 import { endedWithout, leftOutText } from '../room/refusals.ts'
 import { Halves } from './halves.ts'
 import { keepNewest } from './keep-newest.ts'

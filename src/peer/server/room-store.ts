@@ -1,5 +1,6 @@
 import type { Env } from '../../util/env.ts'
-import type { StoreAnswer, StoreCall, StoreMessage, StoreValue } from '../room/store-messages.ts'
+import type { StoreCall, StoreMessage } from '../room/store-calls.ts'
+import type { StoreAnswer, StoreValue } from '../room/store-messages.ts'
 import { boxCharsOf } from '../store/box-chars.ts'
 import { KeyTable } from '../store/key-table.ts'
 

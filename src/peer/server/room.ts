@@ -1,15 +1,10 @@
 import { type Env, toHex } from '../../util/env.ts'
 import type { JsonValue } from '../../util/json-value.ts'
 import { NewestMap } from '../../util/newest-map.ts'
+import type { Again, ClientMessage, MessageOf } from '../room/client-messages.ts'
 import { edgesBySize, ringNeighbours } from '../room/edges.ts'
 import type { IceServer } from '../room/ice-servers.ts'
-import type {
-  Again,
-  ClientMessage,
-  MemberInfo,
-  MessageOf,
-  ServerMessage,
-} from '../room/messages.ts'
+import type { MemberInfo, ServerMessage } from '../room/messages.ts'
 import type { Refusal } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
 import type { Limits } from './limits.ts'

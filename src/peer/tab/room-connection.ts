@@ -1,15 +1,13 @@
 import { type Env, systemEnv, toHex } from '../../util/env.ts'
 import { messageOf, PeerError } from '../../util/errors.ts'
+import type { Again, ClientMessage, RunNow } from '../room/client-messages.ts'
 import type { IceServer } from '../room/ice-servers.ts'
 import {
-  type Again,
-  type ClientMessage,
   limits,
   type MemberInfo,
   parseServerMessage,
   protocolVersion,
-  type RunNow,
-  type ServerMessage,
+  type RoomServerMessage,
 } from '../room/messages.ts'
 import { type Refusal, SignalError } from '../room/refusals.ts'
 import { proveRoomKey } from '../room/room-key.ts'
@@ -18,7 +16,7 @@ import { RoomSecret } from '../room/secret.ts'
 
 /** Messages of the server to those who are inside. */
 export type InsideMessage = Exclude<
-  ServerMessage,
+  RoomServerMessage,
   { type: 'challenge' | 'welcome' | 'asking' | 'ice' | 'relayed' | 'ping' | 'pong' | 'error' }
 >
 
@@ -220,7 +218,7 @@ export class RoomConnection {
     }
   }
 
-  private async handle(message: ServerMessage): Promise<void> {
+  private async handle(message: RoomServerMessage): Promise<void> {
     switch (message.type) {
       case 'challenge':
         this.nonce = message.nonce
@@ -303,7 +301,7 @@ export class RoomConnection {
     return { id: this.id, epoch: this.newestEpoch, run }
   }
 
-  private async refused(message: Extract<ServerMessage, { type: 'error' }>): Promise<void> {
+  private async refused(message: Extract<RoomServerMessage, { type: 'error' }>): Promise<void> {
     const { code, text, by, about, isFatal, call } = message
     if (!this.isInside && this.mode === 'either') {
       if (code === 'unknown-room' && !this.hasTriedToCreate) return this.create()

@@ -2,7 +2,8 @@ import type { Env } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
 import { limits, utf8Bytes } from '../room/messages.ts'
 import { SignalError } from '../room/refusals.ts'
-import type { StoreAnswer, StoreCall, StoredMessage, StoreMessage } from '../room/store-messages.ts'
+import type { StoreCall, StoreMessage } from '../room/store-calls.ts'
+import type { StoreAnswer, StoredMessage } from '../room/store-messages.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
 
 interface Pending {

@@ -5,7 +5,8 @@ import { sameBytes } from '../../util/same-bytes.ts'
 import { limits } from '../room/messages.ts'
 import { SignalError } from '../room/refusals.ts'
 import type { RoomOptions } from '../room/room-options.ts'
-import type { StoreAnswer, StoreCall, StoreValue } from '../room/store-messages.ts'
+import type { StoreCall } from '../room/store-calls.ts'
+import type { StoreAnswer, StoreValue } from '../room/store-messages.ts'
 import {
   bytesOf,
   checkAmount,

@@ -19,6 +19,8 @@ export function Invite({ invite, server, isAlone }: InviteProps) {
   const link = links[chosen] ?? links[0] ?? invite
   const isForAll = links.length > 0
   const isSeen = isAlone && isForAll
+  const [isCodeShown, setCodeShown] = useState(false)
+  const { part: code } = useLoaded('the short code', () => import('./short-code.tsx'), isCodeShown)
   const { part: qr } = useLoaded(
     'the QR code',
     () => import('./qr-dialog.tsx'),
@@ -43,7 +45,15 @@ export function Invite({ invite, server, isAlone }: InviteProps) {
         <button type="button" aria-haspopup="dialog" onClick={() => setScanning(true)}>
           QR code
         </button>
+        <button
+          type="button"
+          aria-expanded={isCodeShown}
+          onClick={() => setCodeShown(!isCodeShown)}
+        >
+          Short code
+        </button>
       </div>
+      {isCodeShown && code && <code.ShownCode link={link} />}
       {isScanning && qr && (
         <qr.QrDialog link={isForAll ? link : null} onClose={() => setScanning(false)} />
       )}

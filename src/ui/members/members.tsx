@@ -227,6 +227,22 @@ const FactWords = ({ facts }: { facts: readonly Fact[] }) =>
 export function AskList({ asks, acts }: { asks: Asks; acts: Acts }) {
   return (
     <ul class="asks" aria-label="Waiting to be let in" aria-live="polite">
+      {asks.length > 1 && (
+        <li>
+          {asks.length} wait.
+          <span class="member-buttons">
+            <button
+              type="button"
+              class="go"
+              onClick={() => {
+                for (const { id } of asks) acts.letIn(id, true)
+              }}
+            >
+              Let all in
+            </button>
+          </span>
+        </li>
+      )}
       {asks.map(({ id, name }) => (
         <li key={id}>
           {name} wants to join.

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
+import { useLoaded } from '../parts/use-loaded.ts'
 import type { Acts } from '../state/acts.ts'
 import './first-screen.css'
 
@@ -31,7 +32,13 @@ export function FirstScreen({
   picture,
   cards,
 }: FirstScreenProps) {
-  const [isInviting, setInviting] = useState(false)
+  const [open, setOpen] = useState<'invite' | 'code' | null>(null)
+  const toggle = (one: 'invite' | 'code') => setOpen(open === one ? null : one)
+  const { part: code } = useLoaded(
+    'the short code',
+    () => import('../members/short-code.tsx'),
+    open === 'code',
+  )
   return (
     <div class="first">
       <section class="first-say" aria-label="Begin">
@@ -47,11 +54,15 @@ export function FirstScreen({
           <a class="button" href={link} target="_blank" rel="noopener noreferrer">
             Add a tab
           </a>
-          <button type="button" aria-expanded={isInviting} onClick={() => setInviting(!isInviting)}>
+          <button type="button" aria-expanded={open === 'invite'} onClick={() => toggle('invite')}>
             Invite people
           </button>
+          <button type="button" aria-expanded={open === 'code'} onClick={() => toggle('code')}>
+            Enter a code
+          </button>
         </div>
-        {isInviting && invite}
+        {open === 'invite' && invite}
+        {open === 'code' && code && <code.EnterCode />}
         <p class="quiet">
           <i>Train here</i> teaches this tab handwritten digits, on{' '}
           {canStart ? device : 'its device'}; it takes some seconds.{' '}

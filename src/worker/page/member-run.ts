@@ -1,6 +1,7 @@
+import type { RunNow } from '../../peer/room/client-messages.ts'
 import type { LifeKeys } from '../../peer/room/life-keys.ts'
 import { lifeOf, memberOf } from '../../peer/room/lives.ts'
-import type { Abort, AssignedLink, Assignment, Reached, RunNow } from '../../peer/room/messages.ts'
+import type { Abort, AssignedLink, Assignment, Reached } from '../../peer/room/messages.ts'
 import { abortError, endedWithout, leftOutError } from '../../peer/room/refusals.ts'
 import { machineKey, machinesOf } from '../../peer/room/topology.ts'
 import type { LocalPorts } from '../../peer/tab/local-ports.ts'

@@ -23,6 +23,15 @@ test('with --ask the host lets a tab in, which trains and may reload, and declin
     await seeMembers(host, 2)
     await guest.reload()
     await seeMembers(guest, 2)
+    const [third, fourth] = await Promise.all(
+      [1, 2].map(async () => openTab(await openContext(), link)),
+    )
+    await host.getByText('2 wait.').waitFor()
+    await button(host, 'Let all in').click()
+    await seeMembers(host, 4)
+    await third.close()
+    await fourth.close()
+    await seeMembers(host, 2)
     const stranger = await openTab(await openContext(), link)
     await see(stranger, 'Waiting to be let in')
     await button(host, 'Decline').click()

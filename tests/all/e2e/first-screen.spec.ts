@@ -66,3 +66,27 @@ test('the first screen gives way when training starts and when another tab comes
   await other.locator('.status').waitFor()
   expect(await other.locator('.first').count()).toBe(0)
 })
+
+test('a short code that the host reads aloud takes a tab of another browser into the room', async () => {
+  const host = await driver.openTab(driver.served.localUrl, await driver.openContext())
+  await button(host, 'Invite people').click()
+  await button(host, 'Short code').click()
+  const code = host.getByLabel('Short code').filter({ hasText: /^\w{3} \w{3}$/ })
+  await code.waitFor()
+  const text = await code.innerText()
+  const guest = await driver.openTab(driver.served.localUrl, await driver.openContext())
+  await button(guest, 'Enter a code').click()
+  const enter = async (typed: string) => {
+    await guest.getByLabel('Code of the room').fill(typed)
+    await button(guest, 'Join').click()
+  }
+  await expect.poll(() => guest.evaluate(() => document.activeElement?.id)).toBe('short-code')
+  await enter('123')
+  await guest.getByText('A code has six letters and digits').waitFor()
+  await enter(`${text.slice(0, -1)}${text.endsWith('2') ? '3' : '2'}`)
+  await guest.getByText('Nobody shows this code now').waitFor()
+  await enter(text.toLowerCase())
+  await see(host, 'Ready with 2 ranks')
+  await see(guest, 'Waiting for')
+  expect(await guest.evaluate(() => location.hash)).toBe(await host.evaluate(() => location.hash))
+})

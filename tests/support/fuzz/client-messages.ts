@@ -1,10 +1,7 @@
 import { ballotStep } from '../../../src/peer/room/ballots.ts'
-import {
-  type ClientMessage,
-  type MessageOf,
-  protocolVersion,
-} from '../../../src/peer/room/messages.ts'
-import type { StoreCall } from '../../../src/peer/room/store-messages.ts'
+import type { ClientMessage, MessageOf } from '../../../src/peer/room/client-messages.ts'
+import { protocolVersion } from '../../../src/peer/room/messages.ts'
+import type { StoreCall } from '../../../src/peer/room/store-calls.ts'
 import { limits } from '../../../src/peer/server/limits.ts'
 import type { JsonValue } from '../../../src/util/json-value.ts'
 import { infoOf } from '../member-info.ts'
@@ -128,6 +125,24 @@ const make: Make = {
     ...(draw.isOneIn(3) && { token: draw.pick(['ee'.repeat(16), hex(draw, 16)]) }),
     channel: `${marker} ${draw.whole(0, 2)}`,
     side: draw.pick([0, 1]),
+  }),
+  giveCode: (draw, { room, proof }) => ({
+    type: 'giveCode',
+    version: protocolVersion,
+    room,
+    proof,
+    ...(draw.isOneIn(2) && { name: draw.pick(['AB', 'ABC', 'Z9Z9']) }),
+  }),
+  useCode: (draw) => ({
+    type: 'useCode',
+    version: protocolVersion,
+    name: draw.pick(['AB', 'ABC', 'Z9Z9']),
+    box: 'A'.repeat(draw.whole(40, 100)),
+  }),
+  codeAnswer: (draw, known) => ({
+    type: 'codeAnswer',
+    guest: idIn(draw, known),
+    box: draw.isOneIn(2) ? null : 'A'.repeat(draw.whole(40, 100)),
   }),
   update: (draw, known) => ({ type: 'update', info: info(draw, known) }),
   propose: (draw, known) => ({ type: 'propose', settings: settings(draw, known) }),

@@ -1,11 +1,6 @@
+import type { ClientMessage, RunNow } from '../../../src/peer/room/client-messages.ts'
 import { meshLimit } from '../../../src/peer/room/edges.ts'
-import {
-  type ClientMessage,
-  limits,
-  protocolVersion,
-  type RunNow,
-  type ServerMessage,
-} from '../../../src/peer/room/messages.ts'
+import { limits, protocolVersion, type ServerMessage } from '../../../src/peer/room/messages.ts'
 import { proofText } from '../../../src/peer/room/secret.ts'
 import { Rendezvous } from '../../../src/peer/server/rendezvous.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'

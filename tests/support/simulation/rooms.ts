@@ -1,9 +1,5 @@
-import {
-  type ClientMessage,
-  limits,
-  protocolVersion,
-  type ServerMessage,
-} from '../../../src/peer/room/messages.ts'
+import type { ClientMessage } from '../../../src/peer/room/client-messages.ts'
+import { limits, protocolVersion, type ServerMessage } from '../../../src/peer/room/messages.ts'
 import { proofText } from '../../../src/peer/room/secret.ts'
 import { Rendezvous } from '../../../src/peer/server/rendezvous.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'

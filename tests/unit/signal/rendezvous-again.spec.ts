@@ -1,10 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import {
-  type Again,
-  limits,
-  protocolVersion,
-  type RunNow,
-} from '../../../src/peer/room/messages.ts'
+import type { Again, RunNow } from '../../../src/peer/room/client-messages.ts'
+import { limits, protocolVersion } from '../../../src/peer/room/messages.ts'
 import { proofText } from '../../../src/peer/room/secret.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { authKey, hmac, RendezvousWorld, roomA, tokenOf } from '../../support/rendezvous-world.ts'

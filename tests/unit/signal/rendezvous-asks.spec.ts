@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import type { MessageOf } from '../../../src/peer/room/messages.ts'
+import type { MessageOf } from '../../../src/peer/room/client-messages.ts'
 import { limits } from '../../../src/peer/server/limits.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { authKey, RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { type ClientMessage, limits } from '../../../src/peer/room/messages.ts'
+import type { ClientMessage } from '../../../src/peer/room/client-messages.ts'
+import { limits } from '../../../src/peer/room/messages.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { authKey, RendezvousWorld, roomA, roomB, tokenOf } from '../../support/rendezvous-world.ts'

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { ballotStep } from '../../../src/peer/room/ballots.ts'
-import type { MessageOf, RunNow } from '../../../src/peer/room/messages.ts'
+import type { MessageOf, RunNow } from '../../../src/peer/room/client-messages.ts'
 import { type Limits, limits } from '../../../src/peer/server/limits.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { authKey, RendezvousWorld, roomA, tokenOf } from '../../support/rendezvous-world.ts'

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it, test } from 'vitest'
-import { type ClientMessage, protocolVersion } from '../../../src/peer/room/messages.ts'
+import type { ClientMessage } from '../../../src/peer/room/client-messages.ts'
+import { protocolVersion as version } from '../../../src/peer/room/messages.ts'
 import { limits } from '../../../src/peer/server/limits.ts'
 import { drawMessage } from '../../support/fuzz/client-messages.ts'
 import { infoOf } from '../../support/member-info.ts'
@@ -17,7 +18,10 @@ const rows = section
   .split('\n')
   .filter((line) => line.startsWith('| '))
   .map((line) => line.split('|').slice(1, -1))
-const roles = ['stranger', 'waiting', 'link end', 'guest', 'member', 'maker'] as const
+const roles = [
+  ...(['stranger', 'waiting', 'code giver', 'code user', 'link end'] as const),
+  ...(['guest', 'member', 'maker'] as const),
+]
 type Role = (typeof roles)[number]
 
 /** By message: the roles that the page names. */
@@ -31,12 +35,14 @@ const said = new Map(
 const refusals: { readonly [R in Role]: string } = {
   stranger: 'not-in-a-room',
   waiting: 'not-in-a-room',
+  'code giver': 'wrong-state',
+  'code user': 'wrong-state',
   'link end': 'wrong-state',
   guest: 'not-a-member',
   member: 'not-the-host',
   maker: '',
 }
-const entries = ['create', 'join', 'relay']
+const entries = ['create', 'join', 'relay', 'giveCode', 'useCode']
 const known = {
   ...{ room: roomA, authKey, proof: '0'.repeat(64), marker: 'm' },
   ...{ epoch: 1, ids: ['ab'.repeat(8)], runKey: 'cd'.repeat(8) },
@@ -51,6 +57,10 @@ async function worldOfRoles(): Promise<RendezvousWorld> {
   world.say('maker', { type: 'letIn', id: world.last('maker', 'asks').asks[0].id, isLetIn: true })
   world.join('waiting')
   world.relay('link end', 0, 'c', roomA, tokenOf('maker'))
+  world.giveCode('code giver')
+  world.open('code user')
+  const { name } = world.last('code giver', 'code')
+  world.say('code user', { type: 'useCode', version, name, box: 'A'.repeat(64) })
   world.open('stranger')
   await world.tick()
   return world
@@ -65,7 +75,9 @@ describe.each(roles)('a %s', (role) => {
       world.say(role, message)
       const refused = world.all(role, 'error').at(before)?.code
       const isOutside = entries.includes(message.type)
-      const expected = isOutside ? 'already-in-a-room' : refusals[role]
+      const isOfCodes = message.type === 'codeAnswer'
+      const inside = isOfCodes ? 'wrong-state' : refusals[role]
+      const expected = isOutside ? 'already-in-a-room' : inside
       if (said.get(message.type)!.includes(role)) expect(refused).not.toBe(expected)
       else expect(refused).toBe(expected)
       expect(world.closed.has('maker')).toBe(false)
@@ -99,7 +111,7 @@ describe('bounds of what a message holds:', () => {
   const lives = (count: number) => Array(count).fill(`${id}.1`)
   const half = { type: 'half', key, ballot: 1, alive: lives(1), lives: lives(1) } as const
   const run = { key, run: 1, ballot: 1, ids: [id], settings: null }
-  const entry = { version: protocolVersion, room: roomA, info: infoOf('x'), authKey } as const
+  const entry = { version, room: roomA, info: infoOf('x'), authKey } as const
   const back = (again: Partial<typeof run>, epoch = 1): ClientMessage => {
     return { type: 'create', ...entry, again: { id, epoch, run: { ...run, ...again } } }
   }
@@ -137,7 +149,7 @@ describe('bounds of what a message holds:', () => {
     [
       'a channel',
       (over) => ({
-        ...{ type: 'relay', version: protocolVersion, room: roomA, proof: '0'.repeat(64) },
+        ...{ type: 'relay', version, room: roomA, proof: '0'.repeat(64) },
         ...{ side: 0, channel: text(limits.relayChannelChars + over) },
       }),
     ],

@@ -9,12 +9,8 @@ import {
   type SignalServer,
   type SignalServerOptions,
 } from '../../../node/signal-server.ts'
-import {
-  type ClientMessage,
-  limits,
-  protocolVersion,
-  type ServerMessage,
-} from '../../../src/peer/room/messages.ts'
+import type { ClientMessage } from '../../../src/peer/room/client-messages.ts'
+import { limits, protocolVersion, type ServerMessage } from '../../../src/peer/room/messages.ts'
 import { proofText } from '../../../src/peer/room/secret.ts'
 import { authKey, hmac, keyProofOf } from '../../support/rendezvous-world.ts'
 

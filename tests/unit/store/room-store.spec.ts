@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { limits } from '../../../src/peer/room/messages.ts'
-import type { StoreAnswer, StoreCall } from '../../../src/peer/room/store-messages.ts'
+import type { StoreCall } from '../../../src/peer/room/store-calls.ts'
+import type { StoreAnswer } from '../../../src/peer/room/store-messages.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'

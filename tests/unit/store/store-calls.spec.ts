@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { limits } from '../../../src/peer/room/messages.ts'
-import type { StoreCall, StoreMessage } from '../../../src/peer/room/store-messages.ts'
+import type { StoreCall, StoreMessage } from '../../../src/peer/room/store-calls.ts'
 import { TokenBucket } from '../../../src/peer/room/token-bucket.ts'
 import { StoreCalls } from '../../../src/peer/tab/store-calls.ts'
 import { PeerError } from '../../../src/util/errors.ts'

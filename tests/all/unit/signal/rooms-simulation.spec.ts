@@ -1,10 +1,6 @@
 import { expect, test } from 'vitest'
-import {
-  type ClientMessage,
-  limits,
-  protocolVersion,
-  type ServerMessage,
-} from '../../../../src/peer/room/messages.ts'
+import type { ClientMessage } from '../../../../src/peer/room/client-messages.ts'
+import { limits, protocolVersion, type ServerMessage } from '../../../../src/peer/room/messages.ts'
 import { Rendezvous } from '../../../../src/peer/server/rendezvous.ts'
 import { VirtualEnv } from '../../../../src/util/virtual-env.ts'
 import { infoOf } from '../../../support/member-info.ts'
