@@ -137,7 +137,7 @@ export interface Op<Attrs = unknown> {
   infer(inputs: readonly TensorType[], attrs: Attrs): TensorType[]
   /** Inputs that the op changes in place. Such an op has side effects and keeps its place in the program. */
   readonly updates?: readonly number[]
-  /** True if it adds to the inputs that it updates, each workgroup to elements of its own: then several runs may be computed together. */
+  /** True if it adds to the inputs that it updates, each workgroup to other elements: then several runs may be computed together. */
   readonly addsUp?: boolean
   /** True if the one output is the one input's memory under another shape; such an op has no dispatches. */
   readonly isView?: boolean

@@ -31,6 +31,12 @@ it('a guest opens in the Show, trains with the host, and keeps the Lab over a re
     expect(await avatars.first().textContent()).toContain(', host')
     expect(await page.locator('.readouts, #experiment, .member').count()).toBe(0)
   }
+  await guest.getByLabel('Your name').fill('Ada Lovelace')
+  await button(guest, 'OK').click()
+  await host.getByRole('listitem').filter({ hasText: 'Ada Lovelace' }).waitFor()
+  expect(await guest.locator('.name-ask').count()).toBe(0)
+  await button(host, 'Skip').click()
+  expect(await host.locator('.name-ask').count()).toBe(0)
   expect(await guest.locator('.status button').count()).toBe(0)
   expect(await host.locator('.status button:visible').allInnerTexts()).toEqual(['Start'])
 

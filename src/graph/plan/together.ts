@@ -1,7 +1,7 @@
 import type { Dispatch, Operand } from '../../kernels/op.ts'
 import type { LoweredNode } from './lower.ts'
 
-/** What several runs of a program, each with inputs and intermediates of its own, need of a dispatch. */
+/** What several runs of a program, each with other inputs and intermediates, need of a dispatch. */
 export interface Together {
   /** True if it gives the same in all of them, so that one run does it for all: nothing it reads is a run's own. */
   readonly isOnce: boolean

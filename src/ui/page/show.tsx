@@ -1,9 +1,10 @@
 import { DemoPanel } from '../demo/demo-panel.tsx'
 import { AskList } from '../members/members.tsx'
+import { NameAsk } from '../members/name-ask.tsx'
 import { People } from '../members/people.tsx'
 import { RingView } from '../ring/ring-view.tsx'
 import { Understood } from '../run/understood.tsx'
-import { isMaker } from '../state/room-facts.ts'
+import { isMaker, tabCount } from '../state/room-facts.ts'
 import type { ViewProps } from './page-view.ts'
 import './show.css'
 
@@ -13,6 +14,7 @@ export function Show({ snapshot, acts, views }: ViewProps) {
   return (
     <div class="show" data-is-host={isMaker(snapshot)}>
       <div class="show-notes">
+        {lobby && tabCount(lobby) > 1 && <NameAsk name={snapshot.name} onName={acts.rename} />}
         {isMaker(snapshot) && <AskList asks={snapshot.asks} acts={acts} />}
         {checkpointNote?.isError && (
           <p class="error" role="alert">

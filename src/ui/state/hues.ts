@@ -19,9 +19,9 @@ export function huesOf({ lobby, run }: Pick<Snapshot, 'lobby' | 'run'>): (who: P
   const taken = Array<number>(count).fill(0)
   for (const person of people) {
     const first = Number.parseInt(person.slice(-4), 16) % count || 0
-    const least = Math.min(...taken)
+    const fewest = Math.min(...taken)
     let slot = first
-    while (taken[slot] > least) slot = (slot + 1) % count
+    while (taken[slot] > fewest) slot = (slot + 1) % count
     taken[slot]++
     slots.set(person, slot)
   }
