@@ -5,6 +5,7 @@ import { inviteLink } from '../experiment/experiment-link.ts'
 import { formatMany } from '../parts/format.ts'
 import { Panel } from '../parts/panel.tsx'
 import type { Acts } from '../state/acts.ts'
+import { huesOf } from '../state/hues.ts'
 import { isMaker, tabCount } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { Invite } from './invite.tsx'
@@ -74,6 +75,7 @@ export function MemberList({ snapshot, acts }: { snapshot: Snapshot; acts: Acts 
   const isOn = isSealed(snapshot)
   const mates = tabMates(members)
   const ways = roundTrips(members, hasRelay)
+  const hueOf = huesOf(snapshot)
   // Ranks are given in order of joining when a run starts.
   const places = members.map((member, index) => (isOn ? member.rank : index))
   return (
@@ -82,6 +84,7 @@ export function MemberList({ snapshot, acts }: { snapshot: Snapshot; acts: Acts 
         <Member
           key={member.id}
           member={member}
+          hue={hueOf(member)}
           place={places[index]}
           isSealed={isOn}
           isYou={member.id === ownId}
@@ -119,6 +122,8 @@ function asideOf(tabs: number, members: number): string {
 
 interface MemberProps {
   member: LobbyMember
+  /** As in the ring. */
+  hue: string
   place: number | null
   isSealed: boolean
   isYou: boolean
@@ -135,10 +140,15 @@ interface MemberProps {
 }
 
 function Member(props: MemberProps) {
-  const { member, place, isSealed, isYou, isMaker, mate, matePlace, ways, ranks, acts } = props
+  const { member, hue, place, isSealed, isYou, isMaker, mate, matePlace, ways, ranks, acts } = props
   const rank = place === null ? 'waiting for the next run' : `rank ${place}`
   return (
-    <li class="member" data-waiting={place === null} data-has-mate={mate !== null}>
+    <li
+      class="member"
+      data-waiting={place === null}
+      data-has-mate={mate !== null}
+      style={{ '--hue': hue }}
+    >
       <span
         class="rank"
         data-sealed={isSealed}

@@ -68,7 +68,7 @@ export function RingView({ snapshot, isOfPeople = false }: RingViewProps) {
   const kinds = new Set([...edges, ...chords].map(({ kind }) => kind))
   const small = circleOf(size)
   const hueOf = huesOf(snapshot)
-  const hues = isOfPeople ? members.map((member) => ({ '--hue': hueOf(member) })) : []
+  const hues = members.map((member) => ({ '--hue': hueOf(member) }))
   const picture =
     size === 0 ? (
       <p class="quiet">No ranks yet.</p>
