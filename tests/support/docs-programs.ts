@@ -57,6 +57,12 @@ export const docsPrograms: readonly DocsProgram[] = [
     prints: /(\[0\]: 100\n){10}/,
   },
   {
+    page: 'docs/reference/pytorch.md',
+    files: ['photos.ts'],
+    args: ['--nproc-per-node', '2', '--data', 'photos'],
+    prints: /epoch 3: loss 0\.0(.|\n)*photos\.pth has 11\d+ bytes/,
+  },
+  {
     page: 'docs/reference/distributed.md',
     files: ['sum.ts'],
     args: ['--nproc-per-node', '4'],

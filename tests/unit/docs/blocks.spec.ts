@@ -186,6 +186,7 @@ test('every python block ran in PyTorch as it stands, but for the names of GPUs'
     'net1.weight',
     'net1.weight',
     'module.0.weight',
+    'module.0.weight',
   ])
 })
 
