@@ -1,5 +1,5 @@
 import { writeFile } from 'node:fs/promises'
-import { isLogged, RunLog, type RunLogFile } from '../../src/trainer/watch/run-log.ts'
+import { RunLog, type RunLogFile } from '../../src/trainer/watch/run-log.ts'
 import { OutFile } from './out-file.ts'
 import type { TabEvent } from './tab-group.ts'
 
@@ -22,7 +22,6 @@ export class RunLogOut {
 
   /** Takes the events of rank 0, what any rank has found, and the steps of all: a lost rank 0 may not have reported its last ones. */
   add(event: TabEvent): void {
-    if (!isLogged(event)) return
     if (event.event === 'step') this.#addStep(event)
     else if (event.rank === 0 || event.event === 'unlike') this.#log.add(event)
   }

@@ -33,13 +33,13 @@ export type TabEvent =
       { readonly best: number | null }
     >
   | Part<'paused' | 'continued', 'step'>
+  | Part<'devices', 'step' | 'devices'>
   | Part<'group', 'step' | 'members' | 'proof'>
   | Part<'unlike', 'step' | 'text' | 'isLasting'>
   | Of<
       | 'phase'
       | 'checkpoint'
       | 'assigned'
-      | 'devices'
       | 'leftOut'
       | 'unsaved'
       | 'lost'

@@ -14,7 +14,7 @@ import type { QueryAnswer, TaskData } from '../settings/task.ts'
 import { tellCollective } from '../watch/log-collective.ts'
 import { ModelQueries } from '../watch/model-queries.ts'
 import type { Phase, RankName, RunRecord, TrainerResult } from '../watch/run-events.ts'
-import { isLogged, RunLog } from '../watch/run-log.ts'
+import { RunLog } from '../watch/run-log.ts'
 import { shareGiven } from './given-data.ts'
 import { isNan } from './lost-steps.ts'
 import { exchangeLimitMs, PhaseTimeouts } from './phase-timeouts.ts'
@@ -85,7 +85,7 @@ export class Trainer {
 
   constructor(given: TrainerOptions) {
     const onEvent: TrainerOptions['onEvent'] = (event) => {
-      if (isLogged(event)) this.#log.add(event)
+      this.#log.add(event)
       if (event.event === 'leftOut') this.#loop.lost.leavesOut(event.notFinite)
       given.onEvent(event)
     }
@@ -377,7 +377,7 @@ export class Trainer {
     await prepared
     const { shared, replicas, draws, check } = setup
     const hasKept = states.kept.newest !== undefined
-    await this.#settle(setup, links, bucketCapMb)
+    const devices = await this.#settle(setup, links, bucketCapMb)
     const { start: first } = states
     this.#loop.progress = first
     // Of an exact run's kept states the ranks have compared the hashes when they synchronized.
@@ -388,7 +388,7 @@ export class Trainer {
     states.startClock()
     this.#beganMs ??= performance.now()
     const end = await this.#loop.run({
-      ...{ group, setup, first, timeouts: this.#timeouts },
+      ...{ group, setup, first, devices, timeouts: this.#timeouts },
       // An exact run continues from the newest step that ended, and not only where it has kept its state.
       mayLackWhatFollows: config.exact && hasKept,
     })
@@ -405,8 +405,12 @@ export class Trainer {
     return result
   }
 
-  /** Settles with the ranks what they train with, and puts the state of the run where it begins into the parts of a setup. */
-  async #settle(setup: RankSetup, links: LinkMeasurement, measuredCapMb: number): Promise<void> {
+  /** Settles with the ranks what they train with, and puts the state of the run where it begins into the parts of a setup. Returns what each rank computes on. */
+  async #settle(
+    setup: RankSetup,
+    links: LinkMeasurement,
+    measuredCapMb: number,
+  ): Promise<readonly string[]> {
     const { config, onEvent } = this.#options
     const { group, runtime } = this.#groups
     const { parts, replicas } = setup
@@ -429,7 +433,7 @@ export class Trainer {
     const on = { adapter: adapterOf(runtime), device: adapterLine(runtime.facts) }
     const { record, devices, bits: received } = await settleRecord(group, own, on, bits)
     this.#bits.take(received, record.adapters, devices)
-    onEvent({ event: 'devices', devices, rank })
+    onEvent({ event: 'devices', devices, adapter: { ...runtime.facts }, rank })
     const { samples, perEpoch } = setup.batches
     const run = { group, parts, record, samples, perEpoch }
     await states.restore(run, (log) => this.#bits.differenceFrom(log))
@@ -439,6 +443,7 @@ export class Trainer {
     const assigned = setup.assignment?.(took, this.#bits.areChecked) ?? []
     this.#bits.report(states.start.step, assigned, rank)
     await states.keepResumed()
+    return devices
   }
 
   async #resultOf(end: LoopEnd, { shared }: RankSetup): Promise<TrainerResult> {

@@ -39,6 +39,8 @@ export interface Attempt {
   readonly group: ProcessGroup
   readonly setup: RankSetup
   readonly timeouts: PhaseTimeouts
+  /** What each rank begins on. */
+  readonly devices: readonly string[]
   /** Where it continues from. */
   readonly first: Progress
   /** True if an attempt before may have ended between that step and what follows it; the same on all ranks. */
@@ -178,10 +180,11 @@ export class TrainingLoop {
 
   #begin(attempt: Attempt): UnderWay {
     const { config, onEvent } = this.#options
-    const { group, setup, first } = attempt
+    const { group, setup, first, devices } = attempt
     const { batches, replicas, step: program, runtime } = setup
     const live = new LiveSamples({
-      ...{ group, program, onEvent, timeline: this.timeline },
+      ...{ group, program, onEvent, timeline: this.timeline, devices },
+      adapter: () => runtime.facts,
       deviceBytes: () => ('gpu' in runtime ? runtime.gpu.usedBytes : null),
       // Alone, a step that is done again is not sampled, as it is not reported; ranks sample by what they have in common.
       firstStep: group.size === 1 ? Math.max(first.step, this.#reportedStep) : first.step,
@@ -238,7 +241,7 @@ export class TrainingLoop {
       await live.share(number)
       yield await asked()
     }
-    await live.finish()
+    await live.finish(totalSteps)
   }
 
   /** Runs a step; resolves when it has ended, with one rank when the one before it has. */

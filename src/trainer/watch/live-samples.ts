@@ -1,8 +1,14 @@
+import * as v from 'valibot'
+import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
+import { adapterLine } from '../../util/adapter-words.ts'
+import { clippedName } from '../../util/clipped.ts'
+import { isSameList } from '../../util/is-same-list.ts'
 import { isRecord } from '../../util/kind-of.ts'
 import type { RunEvent, StepParts } from './run-events.ts'
+import { deviceSchema } from './run-log.ts'
 import {
   isPackedSample,
   type LinkCounters,
@@ -29,6 +35,8 @@ interface Report {
   readonly sample: unknown
   /** How long a step took here, since the round before. */
   readonly stepMs: number
+  /** What it computes on, in words. What is none counts as no news: it is only shown. */
+  readonly device: unknown
 }
 
 const isReport = (received: unknown): received is Report =>
@@ -41,13 +49,17 @@ export interface LiveSamplesOptions {
   readonly onEvent: (event: RunEvent) => void
   /** Of the device that the program is on; null where that is not known. */
   readonly deviceBytes: () => number | null
+  /** What this rank computes on now. */
+  readonly adapter: () => AnyRuntime['facts']
+  /** What each rank begins on, in words. */
+  readonly devices: readonly string[]
   readonly firstStep: number
   /** units: ms. */
   readonly now?: () => number
 }
 
 /**
- * Samples a step of each rank about every second, and brings it to all ranks.
+ * Samples a step of each rank about every second, and brings it to all ranks, with what the rank computes on.
  *
  * The ranks gather their samples (gatherJson) behind a step and go on at once; what came is taken at the next round, behind a step that all
  * agree on: what they report includes how long their steps take, so all reckon the same number of steps up to the one after it.
@@ -63,6 +75,8 @@ export class LiveSamples {
   #roundStep: number
   #underWay: Promise<Report[]> | undefined
   #sample: StepSample | undefined
+  /** As all know. */
+  #devices: readonly string[]
 
   constructor(options: LiveSamplesOptions) {
     this.#options = options
@@ -70,6 +84,7 @@ export class LiveSamples {
     this.#next = options.firstStep + firstSteps
     this.#roundStep = options.firstStep
     this.#roundMs = this.#now()
+    this.#devices = options.devices
   }
 
   isDue(step: number): boolean {
@@ -103,6 +118,7 @@ export class LiveSamples {
     this.#schedule(step, [this.#stepMs(step)])
     this.#next = Math.max(this.#next, step + alonePause)
     this.#report([sample])
+    this.#tellDevices(step, [this.#device])
   }
 
   /** Called behind each step, on all ranks the same; returns at once but for the rounds. errors: the group's. */
@@ -113,7 +129,8 @@ export class LiveSamples {
     this.#sample = undefined
     const before = this.#underWay
     const stepMs = this.#stepMs(step)
-    const received: Report = { sample: sample ? packSample(sample) : null, stepMs }
+    const packed = sample ? packSample(sample) : null
+    const received: Report = { sample: packed, stepMs, device: this.#device }
     this.#underWay = gatherJson('the step samples', group, received, isReport)
     this.#underWay.catch(() => undefined)
     const known = before && (await before)
@@ -121,14 +138,14 @@ export class LiveSamples {
       step,
       (known ?? []).map((one) => one.stepMs),
     )
-    if (known) this.#tellAll(known)
+    if (known) this.#tellAll(step, known)
   }
 
   /** Takes what is still under way. errors: the group's. */
-  async finish(): Promise<void> {
+  async finish(step: number): Promise<void> {
     const last = this.#underWay && (await this.#underWay)
     this.#underWay = undefined
-    if (last) this.#tellAll(last)
+    if (last) this.#tellAll(step, last)
   }
 
   #stepMs(step: number): number {
@@ -147,8 +164,12 @@ export class LiveSamples {
     this.#next = step + this.#every
   }
 
-  #tellAll(received: readonly Report[]): void {
+  #tellAll(step: number, received: readonly Report[]): void {
     const { size } = this.#options.group
+    this.#tellDevices(
+      step,
+      received.map(({ device }) => device),
+    )
     const samples = received.flatMap(({ sample }) =>
       isPackedSample(sample, size) ? [unpackSample(sample)] : [],
     )
@@ -158,6 +179,20 @@ export class LiveSamples {
   #report(samples: readonly StepSample[]): void {
     const { rank } = this.#options.group
     this.#options.onEvent({ event: 'samples', rank, samples })
+  }
+
+  get #device(): string {
+    return clippedName(adapterLine(this.#options.adapter()))
+  }
+
+  #tellDevices(step: number, received: readonly unknown[]): void {
+    const devices = received.map((one, rank) =>
+      v.is(deviceSchema, one) ? one : this.#devices[rank],
+    )
+    if (isSameList(devices, this.#devices)) return
+    this.#devices = devices
+    const { group, onEvent, adapter } = this.#options
+    onEvent({ event: 'devices', step, devices, adapter: { ...adapter() }, rank: group.rank })
   }
 
   #sentTo(): (number | null)[] {

@@ -1,4 +1,5 @@
 import type { BitProof } from '../../ddp/exact/exact-step.ts'
+import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import type { Metric } from '../settings/demo-meta.ts'
@@ -145,9 +146,16 @@ export type RunEvent =
       rank: number
     }
   | {
-      /** By rank, what each computes on, and why: emitted by every rank when it begins to train with the others. */
+      /**
+       * By rank, what each computes on, and why: emitted by every rank when it begins to train with the others, and when that has changed, as by
+       * a thread that ended.
+       */
       event: 'devices'
+      /** After which it was found to have changed; undefined where ranks begin. */
+      step?: number
       devices: readonly string[]
+      /** This rank's, for its page. */
+      adapter: AnyRuntime['facts']
       rank: number
     }
   | {

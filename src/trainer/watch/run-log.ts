@@ -44,6 +44,8 @@ const runLogSchema = v.object({
   ),
   /** After that step ranks took other shares of each batch: samples by rank. */
   deals: v.array(v.object({ step: count, samples: v.array(count) })),
+  /** After that step a rank was found to compute on something else than at its group's beginning: what each computes on, by rank. */
+  devices: v.optional(v.array(v.object({ step: count, devices: v.array(deviceSchema) })), []),
   /** By which bits ranks know those of the run: what the first virtual worker of the first step gives. */
   proof: v.optional(proofSchema),
   /** After that step ranks were found to have other bits; `isLasting`: from then on the run depends on who trains. */
@@ -54,11 +56,14 @@ const runLogSchema = v.object({
 export type RunLogFile = v.InferOutput<typeof runLogSchema>
 
 /** Events that a log takes. */
-export type LoggedEvent =
+type LoggedEvent =
   | Pick<Extract<RunEvent, { event: 'step' }>, 'event' | 'step' | 'stateHash'>
   | Pick<Extract<RunEvent, { event: 'group' }>, 'event' | 'step' | 'members' | 'proof'>
   | Pick<Extract<RunEvent, { event: 'assigned' }>, 'event' | 'step' | 'samples'>
+  | Pick<Extract<RunEvent, { event: 'devices' }>, 'event' | 'step' | 'devices'>
   | Pick<Extract<RunEvent, { event: 'unlike' }>, 'event' | 'step' | 'text' | 'isLasting'>
+/** Events that it leaves out. */
+type OtherEvent = { readonly event: Exclude<RunEvent['event'], LoggedEvent['event']> }
 
 /**
  * Log of one tab of a run with `exact`: the hash of each step's state, who trained, how the virtual workers were assigned. One tab can compute
@@ -70,6 +75,7 @@ export class RunLog {
   #states: [number, string][] = []
   #groups: RunLogFile['groups'] = []
   #deals: RunLogFile['deals'] = []
+  #devices: RunLogFile['devices'] = []
   #unlike: RunLogFile['unlike'] = []
   /** Of the run, once it is known. */
   proof: RunLogFile['proof']
@@ -79,8 +85,8 @@ export class RunLog {
   #isBegun = false
 
   /**
-   * `max`: hashes, assignments, members of all groups together. Of more hashes it keeps those of every second step, every fourth and so on, of
-   * groups and assignments the newest. Default: it keeps all.
+   * `max`: hashes, assignments, devices, members of all groups together. Of more hashes it keeps those of every second step, every fourth and so
+   * on, of the others the newest. Default: it keeps all.
    */
   constructor(max = Number.POSITIVE_INFINITY) {
     this.#max = max
@@ -90,10 +96,12 @@ export class RunLog {
   begin(earlier?: RunLogFile): void {
     if (this.#isBegun) return
     this.#isBegun = true
-    this.#groups = [...(earlier?.groups ?? []), ...this.#groups]
-    this.#deals = [...(earlier?.deals ?? []), ...this.#deals]
-    this.#states = [...(earlier?.states ?? []), ...this.#states]
-    this.#unlike = [...(earlier?.unlike ?? []), ...this.#unlike]
+    if (!earlier) return
+    this.#groups = [...earlier.groups, ...this.#groups]
+    this.#deals = [...earlier.deals, ...this.#deals]
+    this.#devices = [...earlier.devices, ...this.#devices]
+    this.#states = [...earlier.states, ...this.#states]
+    this.#unlike = [...earlier.unlike, ...this.#unlike]
   }
 
   get unlike(): RunLogFile['unlike'] {
@@ -105,24 +113,31 @@ export class RunLog {
     return stepOf(this.#states)
   }
 
-  add(event: LoggedEvent): void {
+  add(event: LoggedEvent | OtherEvent): void {
     if (event.event === 'group') {
       const { step, members, proof } = event
       this.proof ??= proof
       this.#groups.push({ step, worldSize: members.length, members: [...members] })
       while (ranksIn(this.#groups) > this.#max && this.#groups.length > 1) this.#groups.shift()
     } else if (event.event === 'assigned') {
-      this.#deals.push({ step: event.step, samples: [...event.samples] })
-      if (this.#deals.length > this.#max) this.#deals.shift()
+      this.#keep(this.#deals, { step: event.step, samples: [...event.samples] })
+    } else if (event.event === 'devices') {
+      const { step, devices } = event
+      // A group has what it begins on.
+      if (step) this.#keep(this.#devices, { step, devices: [...devices] }, devices.length)
     } else if (event.event === 'unlike') {
       const { step, text, isLasting } = event
       // A rank that joins later reports it again.
       if (this.#unlike.some((one) => one.step === step && one.text === text)) return
-      this.#unlike.push({ step, text, isLasting })
-      if (this.#unlike.length > this.#max) this.#unlike.shift()
-    } else if (event.stateHash !== undefined) {
+      this.#keep(this.#unlike, { step, text, isLasting })
+    } else if (event.event === 'step' && event.stateHash !== undefined) {
       this.#addState(event.step - 1, event.stateHash)
     }
+  }
+
+  #keep<T>(list: T[], entry: T, size = 1): void {
+    list.push(entry)
+    if (list.length * size > this.#max) list.shift()
   }
 
   #addState(step: number, hash: string): void {
@@ -143,6 +158,7 @@ export class RunLog {
       states: [...this.#states],
       groups: [...this.#groups],
       deals: [...this.#deals],
+      devices: [...this.#devices],
       ...(this.proof && { proof: this.proof }),
       unlike: [...this.#unlike],
       end,
@@ -160,10 +176,6 @@ export const stepOf = (states: RunLogFile['states']): number => (states.at(-1)?.
 
 const ranksIn = (groups: RunLogFile['groups']): number =>
   groups.reduce((sum, { worldSize }) => sum + worldSize, 0)
-
-export const isLogged = <T extends { readonly event: string }>(
-  event: T,
-): event is T & LoggedEvent => ['step', 'group', 'assigned', 'unlike'].includes(event.event)
 
 /** The log in a file's text; undefined where it is none. */
 export function readRunLog(text: string): RunLogFile | undefined {

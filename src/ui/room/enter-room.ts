@@ -44,7 +44,7 @@ const proposeAfterMs = 150
 
 /** Brings the tab into its room: events of the member become actions, acts of people become calls. */
 export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker): Acts {
-  const { dispatch } = bound(store)
+  const dispatch = (action: Action) => store.dispatch(action)
   const refused = (text: string) => dispatch({ type: 'refused', text })
   watchTests(store)
   const { experiments, name, transport, ranks } = store.snapshot
@@ -320,8 +320,6 @@ const failed = (type: 'failed' | 'reason', error: Error): Action => {
   const code = 'code' in error ? String(error.code) : ''
   return { type, code, text: error.message, ...endFactsOf(error) }
 }
-
-const bound = (store: Store) => ({ dispatch: (action: Action) => store.dispatch(action) })
 
 const key = 'tabring-room-key'
 

@@ -120,6 +120,7 @@ function withSaving(run: Run, { saving, file }: Extract<RunAction, { type: 'savi
 }
 
 function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
+  run.log.add(event)
   switch (event.event) {
     case 'phase': {
       // Most tests take less time than a person needs to read that there is one.
@@ -149,18 +150,15 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     case 'divided':
       return { ...run, held: event.held }
     case 'group':
-      run.log.add(event)
       return {
         ...run,
         assigned: { samples: event.members.map(({ samples }) => samples), step: event.step },
       }
     case 'assigned':
-      run.log.add(event)
       return { ...run, assigned: { samples: event.samples, step: event.step } }
     case 'leftOut':
       return { ...run, leftOut: withLeftOut(run, event.ranks, event.step ?? run.step + 1) }
     case 'unlike': {
-      run.log.add(event)
       const { step, text, isLasting, ranks } = event
       const who = ranks.map((rank) => run.members[rank]?.name ?? `rank ${rank}`)
       return { ...run, unlike: [...run.unlike, { step, who, text, isLasting }] }
@@ -198,6 +196,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     case 'unlinked':
     case 'signal':
     case 'devices':
+    case 'unsaved':
       return run
     case 'silent': {
       const others = run.silent.filter((rank) => rank !== event.who)
@@ -215,8 +214,6 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
         ...run,
         saved: { step: event.step, name: event.name, isKept: event.isKept ?? false },
       }
-    case 'unsaved':
-      return run
     case 'samples':
       return {
         ...run,
@@ -238,7 +235,6 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       }
     case 'step': {
       const { step, totalSteps, epoch, loss, bytesSent, stateHash } = event
-      if (stateHash !== undefined) run.log.add(event)
       const samples = run.samples + event.samples
       const seconds = (atMs - run.pausedMs - (run.trainingSinceMs ?? atMs)) / 1000
       const globalSamples = (last(run.globalSamples) || 0) + event.globalSamples

@@ -1,7 +1,13 @@
 import type { RunNow } from '../../peer/room/client-messages.ts'
 import type { LifeKeys } from '../../peer/room/life-keys.ts'
 import { lifeOf, memberOf } from '../../peer/room/lives.ts'
-import type { Abort, AssignedLink, Assignment, Reached } from '../../peer/room/messages.ts'
+import type {
+  Abort,
+  AssignedLink,
+  Assignment,
+  MemberInfo,
+  Reached,
+} from '../../peer/room/messages.ts'
 import { abortError, endedWithout, leftOutError } from '../../peer/room/refusals.ts'
 import { machineKey, machinesOf } from '../../peer/room/topology.ts'
 import type { LocalPorts } from '../../peer/tab/local-ports.ts'
@@ -17,7 +23,14 @@ import {
 } from '../../util/errors.ts'
 import type { JsonValue } from '../../util/json-value.ts'
 import { log } from '../../util/log.ts'
-import type { CheckpointAddress, ComputeApi, FormerLife, Membership, RunEvent } from '../api.ts'
+import type {
+  AdapterFacts,
+  CheckpointAddress,
+  ComputeApi,
+  FormerLife,
+  Membership,
+  RunEvent,
+} from '../api.ts'
 import { type FormedLink, formLinks, type RingLinks } from './connect.ts'
 import type { MemberRunEvent, RunEnd } from './member-events.ts'
 import { MemberLinks } from './member-links.ts'
@@ -31,12 +44,14 @@ export interface RunTab {
   readonly keys: LifeKeys
   readonly marks: StartMarks
   report(event: MemberRunEvent): void
+  /** Sends the room what changed about this tab. */
+  update(change: Pick<MemberInfo, 'adapter'>): void
   /** Where checkpoints are, if not in this browser's private files. */
   readonly checkpoints: CheckpointAddress | undefined
   /** What the maker, another tab, has started. */
   readonly proposed: TrainConfig | null
-  /** Returns whether this tab, as the host, has removed that member. */
-  hasRemoved(id: string): boolean
+  /** Members that this tab has removed as the host. */
+  readonly expelled: Pick<Map<string, true>, 'has'>
   /** errors: `config.invalid`. */
   parse(settings: JsonValue): TrainConfig
   /** The life of this tab in the elastic run with that key, where it was left out and comes again. */
@@ -89,6 +104,8 @@ export class MemberRun {
   /** Who was ever in the run with this tab, by id in the room. */
   readonly #known = new Map<string, { member: AssignedMember; link: AssignedLink | undefined }>()
   #rank: number
+  /** As the room knows this tab's, as JSON. */
+  #adapter: string
   /** In which the server has linked tabs to this one. */
   #newestEpoch: number
   /** The newest roster that this tab was in. */
@@ -125,6 +142,7 @@ export class MemberRun {
     this.#tab = tab
     this.#first = assignment
     this.#rank = rank
+    this.#adapter = JSON.stringify(members[rank].adapter)
     this.#ballot = this.#newestEpoch = epoch
     this.#members = members.map(({ id }) => id)
     this.#know(assignment)
@@ -446,6 +464,7 @@ export class MemberRun {
         this.#tab.checkpoints,
         this.#tab.givenFor(config),
       )
+      this.#isOn(result.adapter)
       const links = await this.#stats()
       const ended = this.#othersEnd()
       this.#isDone = !this.#isOver
@@ -508,6 +527,7 @@ export class MemberRun {
   #take(event: RunEvent, atMs: number): void {
     if (this.#isOver) return
     if (event.event === 'step') this.#hasTrained = true
+    if (event.event === 'devices') this.#isOn(event.adapter)
     if (event.event === 'roster') this.#hasRoster(event)
     else if (event.event === 'half') {
       const { ballot, alive, lives } = event
@@ -531,6 +551,14 @@ export class MemberRun {
     this.#tab.report({ type: 'event', event: named, atMs })
   }
 
+  /** The room may have the device as it was before: it computes on fewer threads by now, or is another one. */
+  #isOn(adapter: AdapterFacts): void {
+    const text = JSON.stringify(adapter)
+    if (text === this.#adapter) return
+    this.#adapter = text
+    this.#tab.update({ adapter: { ...adapter } })
+  }
+
   /** The members have decided who the ranks are. */
   #hasRoster({ ballot, members, rank }: Extract<RunEvent, { event: 'roster' }>): void {
     const { epoch, run, key } = this.#first
@@ -540,7 +568,7 @@ export class MemberRun {
     this.#rank = rank
     if (key !== undefined) this.#tab.client.ranks(key, ballot, this.#members)
     // One that called just as it was removed may have gone on, without this tab for a while.
-    for (const id of this.#members) if (this.#tab.hasRemoved(id)) this.remove(id)
+    for (const id of this.#members) if (this.#tab.expelled.has(id)) this.remove(id)
     const known = this.#members.flatMap((id) => this.#known.get(id) ?? [])
     if (known.length < members.length) return
     const links = known.flatMap(({ link }, peerRank) => (link ? [{ ...link, peerRank }] : []))

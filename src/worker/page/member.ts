@@ -34,7 +34,7 @@ export const bytesSentIn = ({ result, links }: Extract<RunEnd, { ok: true }>): n
     : sumStats(links.flatMap(({ stats }) => stats ?? [])).bytesSent
 
 /** What a page may change about its tab, in any room. */
-export type MemberChange = Partial<Pick<MemberInfo, 'name' | 'hidden'>>
+export type MemberChange = Partial<Pick<MemberInfo, 'name' | 'hidden' | 'adapter'>>
 
 export interface RoomMemberOptions {
   /** What this page can train. */
@@ -173,7 +173,7 @@ export class RoomMember {
     adapter: AdapterFacts,
     mode: RoomMemberOptions['mode'],
   ): Promise<void> {
-    const { name, transport, roomKey } = this.#options
+    const { name, transport, roomKey, reconnects, isFurther } = this.#options
     this.#ports = ports
     const changes = this.#changes
     const info: MemberInfo = {
@@ -186,11 +186,8 @@ export class RoomMember {
       keyHash: keys.hash,
       ...changes,
     }
-    const url = signalUrl(location)
-    const { reconnects, isFurther } = this.#options
-    const runNow = () => this.#run?.now ?? null
     const client = new SignalClient({
-      url,
+      url: signalUrl(location),
       link,
       info,
       mode,
@@ -198,7 +195,7 @@ export class RoomMember {
       isFurther,
       roomKey,
       reconnects,
-      runNow,
+      runNow: () => this.#run?.now ?? null,
       loadRuns: () => this.#loadRuns(),
       WebSocket,
     })
@@ -561,9 +558,10 @@ export class RoomMember {
         keys: this.#keys!,
         marks: this.#marks,
         report: (event) => this.#report(event),
+        update: (change) => this.update(change),
         checkpoints: this.#options.checkpoints,
         proposed: this.#proposed,
-        hasRemoved: (id) => this.#expelled.has(id),
+        expelled: this.#expelled,
         parse: (settings) => this.#parse(settings),
         formerIn: (key) => (this.#former?.key === key ? this.#former.life : null),
         givenFor: ({ demo }) => (this.#hasStarted ? this.#given.get(demo) : undefined),

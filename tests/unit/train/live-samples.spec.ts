@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { StepProgram } from '../../../src/graph/plan/step-program.ts'
 import { gatherJson } from '../../../src/peer/group/gather-json.ts'
 import { LiveSamples } from '../../../src/trainer/watch/live-samples.ts'
@@ -18,6 +19,8 @@ import { memoryRing } from '../../support/memory-ring.ts'
 import { makeSamples } from '../../support/step-samples.ts'
 
 const isNumber = (received: unknown): received is number => typeof received === 'number'
+
+const { facts } = new ReferenceRuntime()
 
 const program = {
   prepared: { trace: {} },
@@ -42,6 +45,7 @@ async function train(
   stepMs: (rank: number, step: number) => number,
   firstStep = 0,
   deviceBytes: (rank: number) => unknown = (rank) => 500 + rank,
+  deviceOf: (rank: number, step: number) => string = () => 'a GPU',
 ) {
   const env = new VirtualEnv(3)
   const { groups } = memoryRing(env, size, () => ({ delayMs: () => 2 }))
@@ -49,8 +53,10 @@ async function train(
   await env.until(ready)
   const due = groups.map((): number[] => [])
   const received = groups.map((): { atMs: number; samples: readonly StepSample[] }[] => [])
+  const devices = groups.map((): Partial<Extract<RunEvent, { event: 'devices' }>>[] => [])
   const ends = Promise.all(
     groups.map(async (group, rank) => {
+      let now = firstStep
       const timeline = new StepTimeline()
       const live = new LiveSamples({
         group,
@@ -59,12 +65,19 @@ async function train(
         firstStep,
         now: () => env.now(),
         deviceBytes: () => deviceBytes(rank) as number,
+        adapter: () => ({ ...facts, description: deviceOf(rank, now) }),
+        devices: groups.map((_, one) => deviceOf(one, firstStep)),
         onEvent: (event: RunEvent) => {
+          if (event.event === 'devices') {
+            devices[rank].push(event)
+            return
+          }
           if (event.event !== 'samples') throw new Error(`unexpected ${event.event}`)
           received[rank].push({ atMs: env.now(), samples: event.samples })
         },
       })
       for (let step = firstStep + 1; step <= firstStep + steps; step++) {
+        now = step
         const isDue = live.isDue(step)
         if (isDue) due[rank].push(step)
         timeline.begin(program, step, firstStep + steps, isDue)
@@ -74,11 +87,11 @@ async function train(
         live.ended(step, times, env.now())
         await live.share(step)
       }
-      await live.finish()
+      await live.finish(firstStep + steps)
     }),
   )
   await env.until(ends)
-  return { due, received, groups }
+  return { due, received, devices, groups }
 }
 
 test('ranks sample the same steps, about a second apart, and all get the samples of all', async () => {
@@ -111,6 +124,31 @@ test('an invalid sample is shown on no rank, and the run continues', async () =>
   expect(due[0].length).toBeGreaterThan(2)
   expect(received).toEqual([[], []])
 })
+
+test.each([1, 3])(
+  'all of %i ranks hear within about two seconds what one computes on now, once',
+  async (size) => {
+    const last = size - 1
+    const deviceOf = (rank: number, step: number) =>
+      `CPU in WebAssembly, ${rank === last && step > 100 ? '1 thread; a worker ended' : '2 threads'}`
+    const { devices } = await train(size, 500, () => 20, 0, undefined, deviceOf)
+    const two = 'CPU in WebAssembly, 2 threads'
+    const one = 'CPU in WebAssembly, 1 thread (a worker ended)'
+    for (const [rank, events] of devices.entries()) {
+      expect(events).toMatchObject([
+        {
+          devices: [...Array(last).fill(two), one],
+          adapter: { description: deviceOf(rank, 500) },
+          rank,
+        },
+      ])
+      const { step = 0 } = events[0]
+      expect(step).toBe(devices[0][0].step)
+      expect(step).toBeGreaterThan(100)
+      expect(step).toBeLessThan(100 + 2500 / 20)
+    }
+  },
+)
 
 test('steps that become slower are sampled more often, the same on all ranks', async () => {
   const { due } = await train(2, 500, (_, step) => (step < 200 ? 5 : 400))

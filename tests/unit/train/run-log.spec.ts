@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
-import { isLogged, RunLog, readRunLog, stepOf } from '../../../src/trainer/watch/run-log.ts'
+import { RunLog, readRunLog, stepOf } from '../../../src/trainer/watch/run-log.ts'
 import { trainDigits } from '../../support/digit-ranks.ts'
 import { serveDigits } from '../../support/served-digits.ts'
 import { resultsOf } from '../../support/train-ranks.ts'
@@ -18,7 +18,7 @@ async function logsOf(size: number, seed = 0) {
   const config = parseTrainConfig({ demo: 'digits', ...input })
   return ranks.map((rank) => {
     const log = new RunLog()
-    for (const event of rank.events) if (isLogged(event)) log.add(event)
+    for (const event of rank.events) log.add(event)
     const [{ steps: step, paramHash }] = resultsOf([rank])
     return readRunLog(log.text(config, { step, paramHash }))!
   })
@@ -45,17 +45,20 @@ test('the log of an exact run has the hash of the state before each step, the sa
   expect(other.states).not.toEqual(one.states)
 }, 60_000)
 
-test('a log notes other ranks and other shares with the step before', () => {
+test('a log notes other ranks, shares and devices with the step before', () => {
   const log = new RunLog()
   const step = (step: number) => log.add({ event: 'step', step, stateHash: `h${step}` })
   step(1)
   log.add({ event: 'assigned', step: 1, samples: [40, 24] })
   step(2)
   const members = [member('one', 40), { ...member('two', 24), proof: { ...proof, results: 'ff' } }]
+  log.add({ event: 'devices', devices: ['2 threads', 'a GPU'] })
   log.add({ event: 'group', step: 2, members, proof })
   const unlike = { step: 2, text: 'rank 2 computes other bits', isLasting: true }
   log.add({ event: 'unlike', ...unlike })
   log.add({ event: 'unlike', ...unlike })
+  const changed = { step: 3, devices: ['1 thread', 'a GPU'] }
+  log.add({ event: 'devices', ...changed })
   expect(readRunLog(log.text({ exact: true }, null))).toEqual({
     format: 'tabring-run-log-1',
     config: { exact: true },
@@ -65,6 +68,7 @@ test('a log notes other ranks and other shares with the step before', () => {
     ],
     groups: [{ step: 2, worldSize: 2, members }],
     deals: [{ step: 1, samples: [40, 24] }],
+    devices: [changed],
     proof,
     unlike: [unlike],
     end: null,
@@ -77,7 +81,7 @@ test('stepOf gives the step after which a run stopped: as many steps again come 
   const input = { exact: true, virtualWorkers: 4, batchSize: 15, seed: 0 } as const
   const [stopped] = await trainDigits(2, { ...input, steps: 5 })
   const received = stopped.events.filter((event) => event.event !== 'step' || event.step <= 3)
-  for (const event of received) if (isLogged(event)) log.add(event)
+  for (const event of received) log.add(event)
   expect(log.step).toBe(3)
   const { states } = readRunLog(log.text({ exact: true }, null))!
   expect(states.map(([step]) => step)).toEqual([0, 1, 2])

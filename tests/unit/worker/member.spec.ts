@@ -66,6 +66,25 @@ it('newcomers that are linked are admitted, by the lives that they begin', async
   expect(world.asked).toEqual([['admit', { epoch: 2, newcomers }]])
 })
 
+it('the room hears in a run and at its end that this tab computes on something else, and only then', async () => {
+  const member = await running(2)
+  const [room] = world.infos.keys()
+  const adapter = (threads: number) => ({ description: `${threads} threads` }) as AdapterFacts
+  const begun = (threads: number) =>
+    world.work({ event: 'devices', devices: [], adapter: adapter(threads), rank: 0 })
+  begun(2)
+  expect(world.infos.get(room)?.adapter).toEqual(adapter(2))
+  world.infos.clear()
+  begun(2)
+  expect(world.infos.size).toBe(0)
+  world.finish({ adapter: adapter(1) })
+  await vi.waitFor(() => expect(world.infos.get(room)?.adapter).toEqual(adapter(1)))
+  world.hear('finished', { epoch: 1 })
+  await vi.waitFor(() => expect(ends).toHaveLength(1))
+  await member.follow({ key: other })
+  expect(world.infos.get(other)?.adapter).toEqual(adapter(1))
+})
+
 it('a new roster reaches the server, and the page with the names', async () => {
   await running(2)
   world.hear('assign', { ...assignment(2, 3), joining: 1 })
