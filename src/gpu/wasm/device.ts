@@ -1,3 +1,4 @@
+import { clipped } from '../../util/clipped.ts'
 import { GpuError, messageOf } from '../../util/errors.ts'
 import { nextTask } from '../../util/next-task.ts'
 import { relaxedFeature } from '../device.ts'
@@ -80,7 +81,9 @@ export class WasmDevice extends EventTarget {
   get adapterInfo() {
     const { expected: count, excess, problem } = this.#threads
     const threads = excess ?? `${count} thread${count === 1 ? '' : 's'}`
-    const description = `CPU in WebAssembly, ${threads}${problem ? `; ${problem}` : ''}`
+    // A room takes so much of each member's facts.
+    const why = problem ? `; ${clipped(problem)}` : ''
+    const description = `CPU in WebAssembly, ${threads}${why}`
     return { vendor: '', architecture: 'wasm', device: '', description }
   }
 
