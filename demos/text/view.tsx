@@ -19,24 +19,28 @@ const everyMs = 1000
 /** What the model writes as it learns, what it thinks comes next, and where it looks. */
 export function TextView(props: ViewProps) {
   const { run, config, canSet, give } = props
+  const isOwnText = config?.data === givenData
   return (
     <div class="demo text-demo">
       <WhoseModel run={run} />
       {run ? (
-        <Learning key={run.id} {...props} />
+        <Learning key={run.id} {...props} isOwnText={isOwnText} />
       ) : (
-        <p>
-          {canSet && 'Press Start. '}At first the model knows nothing and writes noise; soon it
-          writes spaces, then words, then lines of the story.
-        </p>
+        <>
+          <p>
+            {canSet && 'Press Start. '}At first the model knows nothing and writes noise; soon it
+            writes spaces, then words, then lines of the story.
+          </p>
+          <Samples lines={[]} isOwnText={isOwnText} />
+        </>
       )}
-      <OwnText canSet={canSet} isGiven={config?.data === givenData} give={give} />
+      <OwnText canSet={canSet} isGiven={isOwnText} give={give} />
       <Expected demo="text" meta={meta} run={run} />
     </div>
   )
 }
 
-function Learning(props: ViewProps) {
+function Learning({ isOwnText, ...props }: ViewProps & { isOwnText: boolean }) {
   const { run } = props
   const [typed, setTyped] = useState<string | null>(null)
   const [temperature, setTemperature] = useState(0.6)
@@ -88,7 +92,7 @@ function Learning(props: ViewProps) {
             ? 'Type at least one character.'
             : 'The model continues the prompt. Temperature 0 always takes the likeliest character; above 1 it gets wilder.'}
       </p>
-      <Samples lines={samples.lines} />
+      <Samples lines={samples.lines} isOwnText={isOwnText} />
       {trouble !== null && <p role="alert">{trouble}</p>}
       {asked !== null && (
         <Looking {...props} prompt={asked} onChoose={(character) => setTyped(prompt + character)} />

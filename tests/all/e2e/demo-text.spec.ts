@@ -20,9 +20,10 @@ it('writes as it learns, shows the next characters and the attention, and takes 
     `${driver.served.localUrl}demos/text/?steps=70&batchSize=8&maxStepsPerSec=20`,
   )
   await see('Alone in the room')
-  await page.locator('.text-demo').waitFor()
+  await newest().waitFor()
+  const untrained = await newest().innerText()
   await page.getByRole('button', { name: 'Start', exact: true }).click()
-  await newest().waitFor({ timeout: 60_000 })
+  await expect.poll(() => newest().innerText(), { timeout: 60_000 }).not.toBe(untrained)
   const first = await newest().innerText()
   expect(first).toHaveLength('Once there'.length + 56)
   await expect.poll(() => newest().innerText(), { timeout: 60_000 }).not.toBe(first)
@@ -30,6 +31,7 @@ it('writes as it learns, shows the next characters and the attention, and takes 
   // Each line is of one step, the newest at the top.
   const steps = async () => {
     const labels = await page.locator('.samples li > span').allTextContents()
+    expect(labels.pop()).toBe('untrained')
     return labels.map((label) => Number(/^step (\d+)$/.exec(label)?.[1]))
   }
   await expect.poll(async () => (await steps())[0], { timeout: 60_000 }).toBe(70)

@@ -1,6 +1,9 @@
 import { expect, test } from 'vitest'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { attentionMaps } from '../../../demos/text/attention-maps.ts'
-import { drawToken } from '../../../demos/text/queries.ts'
+import { task } from '../../../demos/text/demo.ts'
+import { drawToken, sample } from '../../../demos/text/queries.ts'
+import { untrained } from '../../../demos/text/samples.tsx'
 import { story } from '../../../demos/text/story.ts'
 import {
   blockSize,
@@ -8,13 +11,15 @@ import {
   fillWindow,
   readPrompt,
   readText,
+  type TextData,
   unknownIn,
 } from '../../../demos/text/tokens.ts'
 import { type Line, thinned } from '../../../demos/text/use-samples.tsx'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
-import { gpt } from '../../../src/nn/gpt.ts'
+import { type Gpt, gpt } from '../../../src/nn/gpt.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
+import type { CopyProgram, ModelCopy, QueryContext } from '../../../src/trainer/settings/task.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { startTask } from '../../support/task-ranks.ts'
 
@@ -135,6 +140,26 @@ test("attention maps, with the model's own values, give what its attention gives
     expect(Math.max(...map.subarray(length * (length - 1), length * length))).toBeGreaterThan(0.12)
     expect(map[1]).toBe(0)
   }
+})
+
+test('untrained line is what the first parameters of seed 0 write when nothing is trained', async () => {
+  manualSeed(0)
+  const data = readText(story)
+  const model = task.model(parseTrainConfig({ demo: 'text' }), data) as Gpt
+  const runtime = new ReferenceRuntime()
+  const program: ModelCopy['program'] = async (_, types, forward) => {
+    const made = await compile((inputs) => forward(model, inputs), types, { runtime })
+    const repeat: CopyProgram['repeat'] = async (next) => {
+      for (let inputs = next(null); inputs; ) inputs = next(await made.run(inputs))
+      made.destroy()
+    }
+    return { repeat }
+  }
+  const context = { data, copied: (work) => work({ step: 0, program }) } as QueryContext<TextData>
+  const { prompt, text } = untrained
+  const answer = await sample(context, { prompt, length: text.length, temperature: 0.6, seed: 1 })
+  expect(answer).toEqual({ added: text, step: 0 })
+  expect(prompt).toBe(data.opening)
 })
 
 test('of many lines some go, so that the others are spread over the run', () => {
