@@ -16,5 +16,12 @@ export const meta: DemoMeta = {
   metric: { name: 'loss', unit: 'bits per character', better: 'lower', ofLoss: 1 / Math.LN2 },
   reading: { as: 'choices', of: 'letter' },
   defaults: { batchSize: 16, epochs: 15 },
-  expected: [{ config: { data: 'story', seed: 0 }, atMost: 2.6, withinSteps: 120 }],
+  expected: [
+    {
+      config: { data: 'story', seed: 0 },
+      atMost: 2.6,
+      withinSteps: 120,
+      curve: { losses: [3, 2.5, 2.2, 2.1, 2, 1.9, 1.8, 1.7, 1.7, 1.5] },
+    },
+  ],
 }

@@ -59,6 +59,12 @@ export interface Expectation {
   readonly atLeast?: number
   readonly atMost?: number
   readonly withinSteps: number
+  /** A run that got there, for the page's chart before it has points: means of training over stretches of equal length up to `withinSteps`, the last perhaps shorter. */
+  readonly curve?: {
+    readonly losses: readonly number[]
+    /** Where the metric is not the loss itself; as many. */
+    readonly metrics?: readonly number[]
+  }
 }
 
 /** Tells whether `value` is better than `best`; NaN, and what is infinite, stands for none yet. */

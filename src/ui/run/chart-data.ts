@@ -115,6 +115,40 @@ function keptLine(run: KeptRun, axis: Axis): ChartLine {
   return lines[axis]
 }
 
+/** What stands in the place of a run's own points, and its words. */
+export interface Ghost {
+  readonly words: string
+  readonly line: ChartLine
+}
+
+/** The newest run of `demo`, else the one that its settings by default are expected to give; null for neither. */
+export function ghostOf(
+  { experiments, runs }: Pick<Snapshot, 'experiments' | 'runs'>,
+  demo: string,
+  axis: Axis,
+): Ghost | null {
+  const newest = runs.findLast(({ config }) => config.demo === demo)
+  if (newest) return { words: 'last run', line: keptLine(newest, axis) }
+  if (!experiments.has(demo)) return null
+  const { config, curve, withinSteps } = experiments.metaOf(demo).expected[0] ?? {}
+  // Seconds are those of another machine.
+  if (!curve || axis === 'seconds') return null
+  const losses = Float64Array.from(curve.losses)
+  const stretch = Math.ceil(withinSteps / losses.length)
+  const steps = losses.map((_, i) => Math.min(withinSteps, (i + 1) * stretch))
+  const { batchSize } = experiments.parseTrainConfig({ demo, ...config })
+  const samples = steps.map((step) => step * batchSize)
+  const metrics = Float64Array.from(curve.metrics ?? curve.losses)
+  const points = { stretch, steps, losses, metrics, samples, seconds: steps }
+  const none = new Float64Array(0)
+  const tests = { steps: none, values: none, losses: none }
+  const facts = { id: 'expected', slot: 0, isMain: false, stretch }
+  return {
+    words: 'expected with default settings',
+    line: lineOf(facts, points, axis, tests),
+  }
+}
+
 function runLine(run: Run, axis: Axis): ChartLine {
   const { loss } = run
   const ys = ({ ys, length }: Series) => ys.subarray(0, length)

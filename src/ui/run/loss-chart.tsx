@@ -8,6 +8,7 @@ import { halfLives, SmoothingTool } from '../plot/smoothing.tsx'
 import { type Stretch, useZoom, ZoomButtons } from '../plot/zoom.tsx'
 import { metaOfDraft } from '../settings/list.ts'
 import type { Acts } from '../state/acts.ts'
+import { settingsOfRoom } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import {
   type Axis,
@@ -16,6 +17,7 @@ import {
   chartDemo,
   chartLines,
   chartTable,
+  ghostOf,
   leftOutOfChart,
   legendRuns,
   type PlotKind,
@@ -44,11 +46,18 @@ export function LossChart({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }
   const [cursor, setCursor] = useState<number | null>(null)
 
   const { loss, accuracy, totalSteps } = run ?? { loss: null, accuracy: null, totalSteps: 0 }
-  const lines = useMemo(
+  const demo = chartDemo({ run, runs }) ?? (settingsOfRoom(snapshot) ?? snapshot.draft).demo
+  const own = useMemo(
     () => chartLines({ run, runs }, axis),
     [loss, accuracy, run?.config, run?.end, runs, axis],
   )
-  const demo = chartDemo({ run, runs }) ?? snapshot.draft.demo
+  // A run that a person has taken out of the chart leaves it empty.
+  const hasOwn = (loss?.length ?? 0) > 0 || own.some(({ xs }) => xs.length > 0)
+  const ghost = useMemo(
+    () => (hasOwn ? null : ghostOf({ experiments, runs }, demo, axis)),
+    [hasOwn, runs, demo, axis],
+  )
+  const lines = useMemo(() => (ghost ? [ghost.line] : own), [ghost, own])
   const { metric } = metaOfDraft(experiments, { demo })
   const shown = isApart(metric) ? chosen : { ...chosen, trainMetric: false, testMetric: false }
   const isSmoothing = smoothing > 0
@@ -62,8 +71,10 @@ export function LossChart({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }
     }
   }, [lines, smoothing, JSON.stringify(columns)])
   const zoom = useZoom(() => fullRange(lines))
-  const hasRuns = run !== null || runs.length > 0
+  const hasRuns = run !== null || runs.length > 0 || ghost !== null
   const { part: plots, failure } = useLoaded('the chart', loadPlots, hasRuns)
+  const wordsOf = (kind: PlotKind) =>
+    plotWords[kind](run, own, metric) + (ghost ? `; faint: ${ghost.words}` : '')
   const main = lines.find(({ isMain }) => isMain)
   const rawWords = (main?.stretch ?? 1) > 1 ? `means of ${main?.stretch} steps` : 'each step'
   // Before a run its place is kept.
@@ -157,7 +168,8 @@ export function LossChart({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }
                 isAbove={kind === 'loss' && hasMetric}
                 zoom={zoom}
                 setCursor={setCursor}
-                words={plotWords[kind](run, lines, metric)}
+                ghost={ghost?.words}
+                words={wordsOf(kind)}
               />
             ) : (
               // Its place, until there is something to draw.
@@ -165,8 +177,9 @@ export function LossChart({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }
                 class="chart"
                 data-kind={kind}
                 data-above={kind === 'loss' && hasMetric}
+                data-ghost={ghost?.words}
                 role="img"
-                aria-label={plotWords[kind](run, lines, metric)}
+                aria-label={wordsOf(kind)}
               />
             ))}
         </Fragment>

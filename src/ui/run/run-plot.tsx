@@ -28,13 +28,15 @@ interface RunPlotProps {
   readonly isAbove: boolean
   readonly zoom: Zoom
   readonly setCursor: (index: number | null) => void
+  /** The words of a line in the place of a run's own, which is faint. */
+  readonly ghost: string | undefined
   /** What it shows, for those who do not see it. */
   readonly words: string
 }
 
 /** The losses, or the metrics, of the chart's runs. */
 export function RunPlot(props: RunPlotProps) {
-  const { kind, columns, table, zoom, axis, metric, isLog, isAbove, words } = props
+  const { kind, columns, table, zoom, axis, metric, isLog, isAbove, ghost, words } = props
   const own = columns.filter((column) => plotOf(column) === kind)
   const { holder, failure } = usePlot({
     // Another list of runs, or another axis, takes another plot.
@@ -53,6 +55,7 @@ export function RunPlot(props: RunPlotProps) {
         class="chart"
         data-kind={kind}
         data-above={isAbove}
+        data-ghost={ghost}
         ref={holder}
         role="img"
         // biome-ignore lint/a11y/noNoninteractiveTabindex: its keys do what dragging over it does

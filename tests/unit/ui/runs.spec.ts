@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
+import { scoreOf } from '../../../src/trainer/settings/demo-meta.ts'
 import { metricName } from '../../../src/ui/parts/metric-words.ts'
 import { append, emptySeries } from '../../../src/ui/parts/series.ts'
 import {
@@ -8,6 +9,7 @@ import {
   chartDemo,
   chartLines,
   chartTable,
+  ghostOf,
   leftOutOfChart,
   legendRuns,
   type Shown,
@@ -28,6 +30,7 @@ import {
   assigned,
   comparing,
   makeResult,
+  makeSnapshot,
   otherDemo,
   play,
   training,
@@ -239,6 +242,26 @@ describe('the chart of several runs', () => {
     expect(metricName({ name: 'squared error', unit: '', better: 'lower' })).toBe(
       'test squared error',
     )
+  })
+
+  it('shows the expected curve when there is no run, and the last run when a reset hid it', () => {
+    const { experiments } = makeSnapshot()
+    for (const demo of Object.keys(experiments.metas)) {
+      const { words, line } = ghostOf({ experiments, runs: [] }, demo, 'step')!
+      expect(words).toBe('expected with default settings')
+      const { metric, expected } = experiments.metaOf(demo)
+      const [{ atLeast, atMost, withinSteps }] = expected
+      expect(line.xs.at(-1)).toBe(withinSteps)
+      expect(line.metrics).toHaveLength(line.xs.length)
+      // What is measured on training samples has got to what is stated.
+      const last = metric.ofLoss ? line.losses.at(-1)! * metric.ofLoss : line.metrics.at(-1)!
+      expect(scoreOf(metric, last)).toBeGreaterThan(scoreOf(metric, (atLeast ?? atMost)!))
+    }
+    expect(ghostOf({ experiments, runs: [] }, 'digits', 'samples')!.line.xs[0]).toBe(13 * 64)
+    const runs = finish().runs.map((run) => ({ ...run, isShown: false }))
+    expect(chartLines({ run: null, runs }, 'step')).toEqual([])
+    const { words, line } = ghostOf({ experiments, runs }, 'digits', 'seconds')!
+    expect([words, line.id]).toEqual(['last run', runs[0].id])
   })
 
   it('a long run is thinned, and smoothing still counts steps', () => {
