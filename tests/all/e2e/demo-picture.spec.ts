@@ -72,6 +72,7 @@ it('learns a picture that is dropped, on two tabs; each alone knows its band', a
   const maker = await openTab(`${served.localUrl}demos/picture/?steps=300`)
   await see(maker, 'Alone in the room')
   await maker.getByRole('img', { name: 'Original', exact: true }).waitFor()
+  expect(await colourAt(maker, 'Learned', 0.5, 0.5)).toEqual([128, 128, 128])
   await picture(maker, 'lobby')
 
   // Alone, and but for the number of steps as it comes: to its stated result.
