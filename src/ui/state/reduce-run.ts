@@ -199,6 +199,8 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     case 'unsaved':
       return run
     case 'silent': {
+      // It may be of the group before this one, which had more ranks.
+      if (event.who >= run.members.length) return run
       const others = run.silent.filter((rank) => rank !== event.who)
       return { ...run, silent: event.isSilent ? [...others, event.who] : others }
     }

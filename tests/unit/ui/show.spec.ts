@@ -4,6 +4,7 @@ import { firstView } from '../../../src/ui/page/page-view.ts'
 import { understood } from '../../../src/ui/run/understood.tsx'
 import { huesOf, initialsOf } from '../../../src/ui/state/hues.ts'
 import { ratesOf } from '../../../src/ui/state/rates.ts'
+import { awaited } from '../../../src/ui/state/run-facts.ts'
 import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
 import { statusOf } from '../../../src/ui/status/status.ts'
 import type { RunEvent } from '../../../src/worker/api.ts'
@@ -97,6 +98,8 @@ describe('people', () => {
   it('are marked when they hold the run, wait, do not answer or are gone', () => {
     expect(standings(training(3, 9))).toEqual(['here', 'here', 'here'])
     expect(standings(play(training(3, 9), event(silent(2))))).toEqual(['here', 'here', 'silent'])
+    // A rank of the group before this one, which had more.
+    expect(awaited(play(training(3, 9), event(silent(20))).run!)).toEqual([])
     expect(standings(states.paused)).toContain('paused')
     expect(standings(inside(3, 0, 'running', 2))).toEqual(['here', 'here', 'waiting'])
     const run = training(3, 9)
