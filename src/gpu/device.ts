@@ -17,6 +17,7 @@ declare global {
   interface GPUBindGroupEntry {}
   interface GPUBindGroupLayout {}
   interface GPUBuffer {}
+  interface GPUBufferBinding {}
   interface GPUBufferDescriptor {}
   interface GPUCommandEncoder {}
   interface GPUComputePassDescriptor {}

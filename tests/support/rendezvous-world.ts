@@ -149,7 +149,8 @@ export class RendezvousWorld {
   giveCode(id: string, room = roomA): void {
     this.open(id)
     const proof = hmac(authKey, proofText(room, this.last(id, 'challenge').nonce))
-    this.say(id, { type: 'giveCode', version: protocolVersion, room, proof })
+    const token = tokenOf(id)
+    this.say(id, { type: 'giveCode', version: protocolVersion, room, proof, token })
   }
   /** A room with the tabs t0 (the maker), t1, … */
   async fill(count: number, room = roomA, prefix = 't'): Promise<string[]> {

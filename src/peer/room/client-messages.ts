@@ -103,7 +103,9 @@ export const clientMessageSchema = v.variant('type', [
     version: v.literal(protocolVersion),
     room: roomIdSchema,
     proof: hex(32),
-    /** The name that this tab's code had before its connection ended. */
+    /** By which the server knows this tab when it comes back. */
+    token: hex(16),
+    /** The name that its code had before its connection ended. */
     name: v.optional(codeNameSchema),
   }),
   v.strictObject({

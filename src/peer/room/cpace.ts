@@ -16,11 +16,11 @@ const groupName = 'CPaceRistretto255'
 /** Input block of SHA-512. units: bytes. */
 const hashBlock = 128
 
-/** `parts` behind each other, each after its length; none is longer than 127 bytes or so, whose length takes a byte. */
+/** `parts` behind each other, each after its length. */
 const withLengths = (...parts: readonly Uint8Array[]): Uint8Array =>
   concatBytes(...parts.flatMap((part) => [lengthOf(part), part]))
 
-/** LEB128. */
+/** As LEB128, of at most 16,383 bytes. */
 const lengthOf = ({ length }: Uint8Array): Uint8Array =>
   length < 128 ? Uint8Array.of(length) : Uint8Array.of((length & 127) | 128, length >> 7)
 

@@ -13,12 +13,13 @@ export const limits = {
   /** Token bucket of wrong room keys from one address. */
   wrongKeysPerSec: 1 / 60,
   wrongKeyBurst: 10,
-  /** Short codes that tabs of one address show, and newcomers that one of them answers at once. */
+  /** Short codes that tabs of one address show; newcomers that one of them answers at once, and those of one address. */
   codesPerAddress: 8,
   guestsPerCode,
+  guestsPerAddress: 16,
   /** Token bucket of wrong short codes from one address: a class behind one has some typing errors. */
   wrongCodesPerSec: 1 / 10,
-  wrongCodeBurst: 30,
+  wrongCodeBurst: 15,
   /** Addresses whose wrong keys and codes, and whose relayed bytes, a server counts: the last ones. */
   addressesKept: 16_384,
   /**

@@ -299,15 +299,15 @@ export class Rendezvous {
         return
       case 'giveCode': {
         if (!this.provenRoom(connection, message)) return
-        if (!this.codes.give(connection.id, connection.address, message)) return
         connection.code = 'code giver'
+        if (!this.codes.give(connection.id, connection.address, message)) return
         connection.cancelTimer()
         this.schedulePing(connection)
         return
       }
       case 'useCode':
-        if (this.codes.use(connection.id, connection.address, message))
-          connection.code = 'code user'
+        connection.code = 'code user'
+        this.codes.use(connection.id, connection.address, message)
         return
       case 'codeAnswer':
         this.codes.answer(connection.id, message)

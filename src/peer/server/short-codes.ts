@@ -18,6 +18,7 @@ interface Giver {
   readonly connectionId: string
   readonly address: string
   readonly room: string
+  readonly token: string
 }
 
 interface User {
@@ -44,8 +45,13 @@ export class ShortCodes {
   }
 
   /** Returns whether a name was given to a connection that has proved a room's key. */
-  give(connectionId: string, address: string, { room, name: wanted }: MessageOf<'giveCode'>) {
+  give(connectionId: string, address: string, message: MessageOf<'giveCode'>): boolean {
     const { limits, send, refuse } = this.#options
+    const { room, token, name: wanted } = message
+    const before = this.#givers.get(wanted ?? '')
+    // Its network changed, say, and the end of its first connection has not come through.
+    if (before?.token === token)
+      refuse(before.connectionId, 'other-end-gone', 'this tab is back.', 'giveCode')
     const isOwn = (one: Giver) => one.address === address
     if ([...this.#givers.values()].filter(isOwn).length >= limits.codesPerAddress) {
       const text = `${address} shows ${limits.codesPerAddress} short codes, as many as this server allows. Close one of them.`
@@ -53,7 +59,7 @@ export class ShortCodes {
       return false
     }
     const name = wanted !== undefined && !this.#givers.has(wanted) ? wanted : this.#freeName()
-    this.#givers.set(name, { name, connectionId, address, room })
+    this.#givers.set(name, { name, connectionId, address, room, token })
     send(connectionId, { type: 'code', name })
     return true
   }
@@ -71,26 +77,28 @@ export class ShortCodes {
     }
   }
 
-  /** Takes a message of a newcomer; returns whether its exchange goes on. */
+  /** Takes a message of a newcomer; returns whether its exchange continues. */
   use(connectionId: string, address: string, { name, box }: MessageOf<'useCode'>): boolean {
     const { env, limits, send, refuse } = this.#options
     const wrong = this.#wrong.of(address)
-    if (wrong.waitMs > 0) {
+    const [id, user] = this.#exchangeOf(connectionId) ?? [toHex(env.random(8)), undefined]
+    if (!user && wrong.waitMs > 0) {
       const seconds = Math.ceil(wrong.waitMs / 1000)
       const text = `too many wrong short codes came from ${address}. Try again in ${seconds} s, or ask for the link.`
       refuse(connectionId, 'too-many', text, 'useCode')
       return false
     }
     const giver = this.#givers.get(name)
-    const [id, user] = this.#exchangeOf(connectionId) ?? [toHex(env.random(8)), undefined]
     if (!giver || (user && (user.giver !== giver || user.messages > 1))) {
       wrong.take()
       refuse(connectionId, 'wrong-code', wrongCode, 'useCode')
       return false
     }
-    const isOfGiver = (one: User) => one.giver === giver
-    if (!user && [...this.#users.values()].filter(isOfGiver).length >= limits.guestsPerCode) {
-      const text = `${limits.guestsPerCode} others use this code now. Try again in some seconds.`
+    const { guestsPerCode, guestsPerAddress } = limits
+    const others = [...this.#users.values()].filter((one) => one.giver === giver)
+    const near = others.filter((one) => one.address === address)
+    if (!user && (others.length >= guestsPerCode || near.length >= guestsPerAddress)) {
+      const text = `${others.length} others use this code now. Try again in some seconds.`
       refuse(connectionId, 'too-many', text, 'useCode')
       return false
     }
@@ -115,7 +123,12 @@ export class ShortCodes {
   /** A connection has ended. */
   forget(connectionId: string): void {
     const exchange = this.#exchangeOf(connectionId)
-    if (exchange) this.#users.delete(exchange[0])
+    if (exchange) {
+      const [id, { address, messages }] = exchange
+      this.#users.delete(id)
+      // Else it would cost nothing to hold the places of a code.
+      if (messages < 2) this.#wrong.of(address).take()
+    }
     for (const giver of this.#givers.values())
       if (giver.connectionId === connectionId) this.#end(giver)
   }

@@ -1,5 +1,5 @@
 import * as v from 'valibot'
-import { systemEnv } from '../../util/env.ts'
+import { systemEnv, toHex } from '../../util/env.ts'
 import { messageOf, PeerError, toError } from '../../util/errors.ts'
 import { NewestMap } from '../../util/newest-map.ts'
 import type { ClientMessage } from '../room/client-messages.ts'
@@ -117,6 +117,12 @@ export function keyOfCode(options: Options, code: ShortCode): Promise<string> {
   })
 }
 
+/** An error as people read it: without the names that programs know it by. */
+export const wordsOf = (error: unknown): string => {
+  const text = messageOf(error).replace(/^signaling: [\w-]+: /, '')
+  return text[0].toUpperCase() + text.slice(1)
+}
+
 /** A code that a tab shows. */
 export type ShownCode =
   | { readonly is: 'waiting' }
@@ -126,29 +132,38 @@ export type ShownCode =
 
 /** Wrong passwords after which a code closes: 20 guesses of a million. */
 const maxWrong = 20
-/** Between two tries to reach the server. units: ms. */
-const retryMs = 2_000
-/** Refusals that do not pass. */
+/** Between two tries to reach the server: this long at first, then twice as long each time. units: ms. */
+const retryMs = { first: 2_000, max: 60_000 }
+/** Refusals of `giveCode` that do not pass. */
 const final: readonly Refusal[] = ['bad-proof', 'wrong-version', 'too-many']
+
+export interface GivenCodeOptions extends Options {
+  readonly link: RoomOptions['link']
+  /** False once this tab is in another room: the code then closes. Default: it stays. */
+  readonly isCurrent?: () => boolean
+}
 
 /**
  * A short code of a room, which gives the room's key to who knows it, until `close`. Where the connection ends it comes back with the same code, if
  * nobody else has its name by then.
  */
 export class GivenCode {
-  readonly #options: Options & Pick<RoomOptions, 'link'>
+  readonly #options: GivenCodeOptions
   readonly #shown: (code: ShownCode) => void
   readonly #password = newPassword()
+  readonly #token: string
   #name: string | undefined
+  #tries = 0
   #wrong = 0
   #connection: ReturnType<typeof connect> | undefined
   #cancelRetry: () => void = () => undefined
   #isOver = false
 
   /** `shown`: called with each change. */
-  constructor(options: Options & Pick<RoomOptions, 'link'>, shown: (code: ShownCode) => void) {
+  constructor(options: GivenCodeOptions, shown: (code: ShownCode) => void) {
     this.#options = options
     this.#shown = shown
+    this.#token = toHex((options.env ?? systemEnv).random(16))
     RoomSecret.derive(options.link).then(
       (secret) => this.#open(secret),
       (thrown) => this.#closeFor(messageOf(thrown)),
@@ -161,13 +176,20 @@ export class GivenCode {
     this.#connection?.close()
   }
 
+  /** The room that it is for is not this tab's any more. */
+  #isElsewhere(): boolean {
+    if (this.#options.isCurrent?.() ?? true) return false
+    this.#closeFor('This tab is in another room now. Show another code.')
+    return true
+  }
+
   #closeFor(why: string): void {
     this.close()
     this.#shown({ is: 'closed', why })
   }
 
   #open(secret: RoomSecret): void {
-    if (this.#isOver) return
+    if (this.#isOver || this.#isElsewhere()) return
     this.#shown({ is: 'waiting' })
     const exchanges = new NewestMap<string, CodeGiver>(2 * guestsPerCode)
     const connection = connect(
@@ -176,12 +198,14 @@ export class GivenCode {
         if (message.type === 'challenge') {
           const proof = await secret.prove(message.nonce)
           const { room } = secret
-          const entry = { version: protocolVersion, room, proof, name: this.#name } as const
+          const [token, name] = [this.#token, this.#name]
+          const entry = { version: protocolVersion, room, proof, token, name } as const
           connection.send({ type: 'giveCode', ...entry })
         } else if (message.type === 'code') {
           this.#name = message.name
+          this.#tries = 0
           this.#shown({ is: 'open', code: { name: message.name, password: this.#password } })
-        } else if (message.type === 'codeUsed') {
+        } else if (message.type === 'codeUsed' && !this.#isElsewhere()) {
           const { guest } = message
           const box = await this.#answer(exchanges, guest, message.box).catch(() => null)
           connection.send({ type: 'codeAnswer', guest, box })
@@ -192,11 +216,13 @@ export class GivenCode {
         }
       },
       (error) => {
-        const isFinal = error instanceof SignalError && final.includes(error.refusal)
-        if (isFinal) return this.#closeFor(error.message)
+        const { refusal, about } = error as Partial<SignalError>
+        const isFinal = about === 'giveCode' && refusal !== undefined && final.includes(refusal)
+        if (isFinal || refusal === 'wrong-version') return this.#closeFor(wordsOf(error))
         this.#shown({ is: 'waiting' })
         const { env = systemEnv } = this.#options
-        this.#cancelRetry = env.after(retryMs, () => this.#open(secret))
+        const afterMs = Math.min(retryMs.first * 2 ** this.#tries++, retryMs.max)
+        this.#cancelRetry = env.after(afterMs, () => this.#open(secret))
       },
     )
     this.#connection = connection

@@ -1,30 +1,38 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { formatCode, parseCode } from '../../peer/room/code-messages.ts'
-import { SignalError } from '../../peer/room/refusals.ts'
 import { parseRoomUrl } from '../../peer/room/room-url.ts'
 import { formatFragment } from '../../peer/room/secret.ts'
-import { GivenCode, keyOfCode, type ShownCode as Shown } from '../../peer/tab/code-exchange.ts'
+import {
+  GivenCode,
+  keyOfCode,
+  type ShownCode as Shown,
+  wordsOf,
+} from '../../peer/tab/code-exchange.ts'
 import { signalUrl } from '../../peer/tab/signal.ts'
-import { messageOf } from '../../util/errors.ts'
 import './short-code.css'
 
-/** The code of a room, by the room's key: it holds while the tab is open, also where the panel that shows it is folded. */
-const codes = new Map<string, CodeOfRoom>()
+/** The code of this tab's room: it holds while the tab is open, also where the panel that shows it is folded. */
+let codeNow: CodeOfRoom | undefined
 
 class CodeOfRoom {
   now: Shown = { is: 'waiting' }
+  readonly hash: string
+  readonly #given: GivenCode
   readonly #views = new Set<(now: Shown) => void>()
 
   constructor(link: string) {
-    const given = {
-      url: signalUrl(location),
-      link: parseRoomUrl('short code', link).link,
-      WebSocket,
-    }
-    new GivenCode(given, (now) => {
+    this.hash = new URL(link).hash
+    const { link: room } = parseRoomUrl('short code', link)
+    const isCurrent = () => location.hash === this.hash
+    const given = { url: signalUrl(location), link: room, isCurrent, WebSocket }
+    this.#given = new GivenCode(given, (now) => {
       this.now = now
       for (const view of this.#views) view(now)
     })
+  }
+
+  close(): void {
+    this.#given.close()
   }
 
   listen(view: (now: Shown) => void): () => void {
@@ -34,20 +42,18 @@ class CodeOfRoom {
   }
 }
 
-const codeOf = (link: string, isNew: boolean): CodeOfRoom => {
-  const key = new URL(link).hash
-  const found = codes.get(key)
-  if (found && !isNew) return found
-  const made = new CodeOfRoom(link)
-  codes.set(key, made)
-  return made
+const codeOf = (link: string): CodeOfRoom => {
+  if (codeNow?.now.is !== 'closed' && codeNow?.hash === new URL(link).hash) return codeNow
+  codeNow?.close()
+  codeNow = new CodeOfRoom(link)
+  return codeNow
 }
 
 /** A code to read aloud, for who cannot scan or copy the room's link. */
 export function ShownCode({ link }: { readonly link: string }) {
   const [now, setNow] = useState<Shown>({ is: 'waiting' })
   const [tries, setTries] = useState(0)
-  useEffect(() => codeOf(link, tries > 0).listen(setNow), [link, tries])
+  useEffect(() => codeOf(link).listen(setNow), [link, tries])
   const { host, pathname } = new URL(link)
   if (now.is === 'closed')
     return (
@@ -83,11 +89,17 @@ export function EnterCode() {
   const [isAsking, setAsking] = useState(false)
   const [trouble, setTrouble] = useState('')
   const field = useRef<HTMLInputElement>(null)
-  useEffect(() => field.current!.focus(), [])
+  const isHere = useRef(true)
+  useEffect(() => {
+    field.current!.focus()
+    return () => {
+      isHere.current = false
+    }
+  }, [])
   const enter = async () => {
     const code = parseCode(text)
     if (!code) {
-      setTrouble('A code has six letters and digits, and never 0, 1, I, L or O.')
+      setTrouble('A code has six to eight letters and digits, and never 0, 1, I, L or O.')
       return
     }
     setTrouble('')
@@ -95,9 +107,9 @@ export function EnterCode() {
     try {
       const key = await keyOfCode({ url: signalUrl(location), WebSocket }, code)
       // The page enters the room of another link as it does where one is pasted.
-      location.hash = formatFragment({ key })
+      if (isHere.current) location.hash = formatFragment({ key })
     } catch (thrown) {
-      setTrouble(textOf(thrown))
+      setTrouble(wordsOf(thrown))
     } finally {
       setAsking(false)
     }
@@ -130,11 +142,4 @@ export function EnterCode() {
       {trouble && <p role="alert">{trouble}</p>}
     </form>
   )
-}
-
-/** What the server said, without its code. */
-const textOf = (thrown: unknown): string => {
-  const text = messageOf(thrown)
-  const said = thrown instanceof SignalError ? text.replace(/^signaling: [\w-]+: /, '') : text
-  return said[0].toUpperCase() + said.slice(1)
 }

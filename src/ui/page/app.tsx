@@ -1,11 +1,13 @@
 import type { ComponentType } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { adapterLine } from '../../util/adapter-words.ts'
+import { CodeEntry } from '../members/code-entry.tsx'
 import { Invite } from '../members/invite.tsx'
 import { PageFoot } from '../parts/page-foot.tsx'
 import { useLoaded } from '../parts/use-loaded.ts'
 import { canStart } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
+import type { Trouble } from '../state/trouble.ts'
 import { StatusStrip } from '../status/status-strip.tsx'
 import type { FirstScreenProps } from './first-screen.tsx'
 import { Header } from './header.tsx'
@@ -77,6 +79,9 @@ export function App({ snapshot, acts, views = {}, view: opened, loadFirst }: App
   )
 }
 
+/** Troubles that a tab does not have in the room of a code. */
+const roomTroubles: readonly Trouble['kind'][] = ['key', 'refused', 'removed', 'bad-link']
+
 /** Where the tab stands, and below it the view; null for none. */
 function Room({ view, ...props }: ViewProps & { view: PageView | null }) {
   const { snapshot, acts } = props
@@ -93,6 +98,7 @@ function Room({ view, ...props }: ViewProps & { view: PageView | null }) {
     <>
       {!trouble && <StatusStrip snapshot={snapshot} acts={acts} isShort={view === 'show'} />}
       {trouble && notice && <notice.Notice trouble={trouble} acts={acts} />}
+      {trouble && roomTroubles.includes(trouble.kind) && <CodeEntry />}
       {trouble && noNotice && <p role="alert">{trouble.text}</p>}
       {view === 'show' && show.part && <show.part.Show {...props} />}
       {view === 'lab' && lab.part && <lab.part.Lab {...props} />}

@@ -82,7 +82,7 @@ test('a short code that the host reads aloud takes a tab of another browser into
   }
   await expect.poll(() => guest.evaluate(() => document.activeElement?.id)).toBe('short-code')
   await enter('123')
-  await guest.getByText('A code has six letters and digits').waitFor()
+  await guest.getByText('A code has six to eight letters and digits').waitFor()
   await enter(`${text.slice(0, -1)}${text.endsWith('2') ? '3' : '2'}`)
   await guest.getByText('Nobody shows this code now').waitFor()
   await enter(text.toLowerCase())

@@ -131,6 +131,7 @@ const make: Make = {
     version: protocolVersion,
     room,
     proof,
+    token: draw.pick(['ee'.repeat(16), hex(draw, 16)]),
     ...(draw.isOneIn(2) && { name: draw.pick(['AB', 'ABC', 'Z9Z9']) }),
   }),
   useCode: (draw) => ({

@@ -1,4 +1,9 @@
-import { parseServerMessage, type ServerMessage } from '../../../src/peer/room/messages.ts'
+import { codeServerSchema } from '../../../src/peer/room/code-messages.ts'
+import {
+  parseMessage,
+  parseServerMessage,
+  type ServerMessage,
+} from '../../../src/peer/room/messages.ts'
 import { proofText } from '../../../src/peer/room/secret.ts'
 import { type Limits, limits } from '../../../src/peer/server/limits.ts'
 import { infoOf } from '../member-info.ts'
@@ -387,7 +392,8 @@ class Attack {
       for (const message of inbox) {
         if (message.type === 'error') this.findings.count(message.code)
         const text = JSON.stringify(message)
-        const parsed = parseServerMessage(text)
+        const ofRoom = parseServerMessage(text)
+        const parsed = ofRoom.ok ? ofRoom : parseMessage(codeServerSchema, text)
         if (!parsed.ok)
           this.#violate(`${id} got a ${message.type} that no client reads: ${parsed.text}`)
         if (Buffer.byteLength(text) > limits.messageBytes)

@@ -99,6 +99,32 @@ describe('a tab that shows a code', () => {
     expect(await use(code)).toBe(link.key)
   })
 
+  it('keeps its code where its network changes, before the server has noticed', async () => {
+    await open()
+    const code = codeNow()
+    const server = world.server!
+    const { lost } = server
+    server.lost = () => undefined
+    world.sockets.get(sockets[0])!.end(1006, '')
+    await world.until(() => last().is === 'waiting')
+    await world.until(isOpen)
+    server.lost = lost
+    expect(codeNow()).toEqual(code)
+    expect(await use(code)).toBe(link.key)
+  })
+
+  it('closes its code once it is in another room', async () => {
+    let isCurrent = true
+    const { client } = world.client(link)
+    await world.settled(client.open())
+    new GivenCode({ ...options(), link, isCurrent: () => isCurrent }, (code) => shown.push(code))
+    await world.until(isOpen)
+    const code = codeNow()
+    isCurrent = false
+    await expect(use(code)).rejects.toMatchObject({ refusal: 'wrong-code' })
+    expect(last()).toMatchObject({ is: 'closed' })
+  })
+
   it('ends its code when it is closed, and when its room ends', async () => {
     const { client, given } = await open()
     const code = codeNow()
