@@ -1,4 +1,5 @@
 import type { Dispatch, Operand } from '../../kernels/op.ts'
+import { gcd } from '../../util/gcd.ts'
 import type { LoweredNode } from './lower.ts'
 
 /** What several runs of a program, each with other inputs and intermediates, need of a dispatch. */
@@ -59,7 +60,8 @@ export function togetherOf<Memory extends object>(
     const made = placeIn(i, pieces.operand)
     if (typeof made !== 'object' || made !== placeIn(i + 1, next.pieces.operand)) return undefined
     if (usersOf(made) !== 2 || !own.has(made)) return undefined
-    const elements = commonMultiple(pieces.elements, next.pieces.elements)
+    const elements =
+      (pieces.elements / gcd(pieces.elements, next.pieces.elements)) * next.pieces.elements
     const piece = [pieces, next.pieces].map((each) => (elements / each.elements) * each.groups) as [
       number,
       number,
@@ -80,8 +82,3 @@ export function togetherOf<Memory extends object>(
 const countOf = ({ groups: [x, y, z] }: Dispatch): number => x * y * z
 
 const isSame = (a: Operand, b: Operand): boolean => JSON.stringify(a) === JSON.stringify(b)
-
-function commonMultiple(a: number, b: number): number {
-  const divisor = (m: number, n: number): number => (n === 0 ? m : divisor(n, m % n))
-  return (a / divisor(a, b)) * b
-}

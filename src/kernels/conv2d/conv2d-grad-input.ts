@@ -1,3 +1,4 @@
+import { gcd } from '../../util/gcd.ts'
 import { tensorType } from '../../util/shape.ts'
 import { storedAs } from '../half.ts'
 import { singleStep } from '../map/rules/rule.ts'
@@ -37,7 +38,7 @@ function asTiled(call: OpCall<ConvGradInputAttrs>): TiledConv[] {
     padding: number,
     dilation: number,
   ) => {
-    const common = greatestCommonDivisor(stride, dilation)
+    const common = gcd(stride, dilation)
     const period = stride / common
     const step = dilation / common
     return Array.from({ length: Math.min(stride, size) }, (_, phase) => {
@@ -82,9 +83,6 @@ function asTiled(call: OpCall<ConvGradInputAttrs>): TiledConv[] {
     })),
   )
 }
-
-const greatestCommonDivisor = (a: number, b: number): number =>
-  b === 0 ? a : greatestCommonDivisor(b, a % b)
 
 const strided = { stride: [2, 2], padding: [1, 1] } as const
 

@@ -1,3 +1,4 @@
+import { gcd } from '../../util/gcd.ts'
 import type { FunctionCode, Local } from '../assemble.ts'
 import { concrete, type ScalarName } from './types.ts'
 
@@ -75,8 +76,6 @@ export function asWord(type: ScalarName, value: number): number {
   if (type === 'i32') return value | 0
   return type === 'u32' ? value >>> 0 : value
 }
-
-const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b))
 
 /** Returns a number that divides a word for sure. */
 const multipleOf = (part: Uniform): number =>
