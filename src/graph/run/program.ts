@@ -240,12 +240,18 @@ export class GpuProgram implements StepProgram {
   #beginBatch(batch: Batch): void {
     if (this.#batch !== batch) return
     this.#batch = undefined
+    batch.begin(this.#runBatch(batch))
+  }
+
+  async #runBatch({ runs, staged, beganMs }: Batch): Promise<RunOutputs[]> {
     this.#dispatches.bind()
-    this.#timer?.begin()
-    const { runs, staged, beganMs } = batch
     const readback = new OutputReadback(this.#gpu, this.prepared, 'readback of outputs', runs)
-    const running = this.#runAlone(staged, readback, beganMs, runs)
-    batch.begin(running.finally(() => readback.destroy()))
+    this.#timer?.begin()
+    try {
+      return await this.#runAlone(staged, readback, beganMs, runs)
+    } finally {
+      readback.destroy()
+    }
   }
 
   /** Doubles how many runs are computed together, where there is memory. */

@@ -1,4 +1,4 @@
-import { afterEach, expect, test } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
 import { addGradients, layOut } from '../../../src/ddp/exact/layout.ts'
 import { getNumThreads, setNumThreads } from '../../../src/gpu/num-threads.ts'
 import { openWasm } from '../../../src/gpu/wasm/open.ts'
@@ -11,10 +11,15 @@ import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import { Sequential } from '../../../src/nn/module.ts'
 import { uniform } from '../../../src/util/random.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { setSwitches } from '../../../src/util/switches.ts'
 
 const threadsBefore = getNumThreads()
 
-afterEach(() => setNumThreads(threadsBefore))
+afterEach(() => {
+  vi.restoreAllMocks()
+  setNumThreads(threadsBefore)
+  setSwitches({ debug: 0, memoryCap: null })
+})
 
 const [rows, features, hidden, classes] = [8, 64, 256, 10]
 
@@ -47,19 +52,19 @@ async function sumProgram(threads: number) {
     return loss[0]
   }
   const sums = async () => [...((await layout.sums.read(0, undefined, 'i32')) as Int32Array)]
-  const { counters } = runtime.gpu
+  const { gpu } = runtime
   const close = () => {
     program.destroy()
     layout.destroy()
-    runtime.gpu.close()
+    gpu.close()
   }
-  return { program: program as unknown as GpuProgram, run, sums, counters, close }
+  return { program: program as unknown as GpuProgram, run, sums, gpu, close }
 }
 
 test.each([1, 2])(
   'runs that are begun in one task give what runs one after the other give, with %i threads',
   async (threads) => {
-    const { program, run, sums, counters, close } = await sumProgram(threads)
+    const { program, run, sums, gpu, close } = await sumProgram(threads)
     try {
       const numbers = [...Array(6).keys()]
       const losses: number[] = []
@@ -68,10 +73,10 @@ test.each([1, 2])(
       expect(expected.some((sum) => sum !== 0)).toBe(true)
       // There is room for 1, then for 2 and 4, then for 8.
       for (const batches of [3, 2, 1]) {
-        counters.dispatches = 0
+        gpu.counters.dispatches = 0
         expect(await Promise.all(numbers.map(run))).toEqual(losses)
         expect(await sums()).toEqual(expected)
-        expect(counters.dispatches).toBe(batches * program.dispatchCount)
+        expect(gpu.counters.dispatches).toBe(batches * program.dispatchCount)
       }
     } finally {
       close()
@@ -94,4 +99,18 @@ test('runs together copy a weight once, and encode a gradient piece by piece beh
   expect(named[first + 1].label).toBe('encode')
   const [, blocks] = named[first].piece!
   expect((hidden * features) / (256 * blocks)).toBeGreaterThanOrEqual(8)
+})
+
+test('runs reject with the limit, and later ones give the same, when there is no memory for what they need together', async () => {
+  const { run, gpu, close } = await sumProgram(1)
+  try {
+    const loss = await run(0)
+    setSwitches({ memoryCap: gpu.usedBytes })
+    const ended = await Promise.allSettled([run(0), run(1), run(2)])
+    for (const one of ended) expect(one).toMatchObject({ reason: { code: 'gpu.limit' } })
+    setSwitches({ memoryCap: null })
+    expect(await run(0)).toBe(loss)
+  } finally {
+    close()
+  }
 })
