@@ -46,7 +46,10 @@ export class ProgramBuffers {
     this.resize(1)
   }
 
-  /** Makes so many copies, of zeros; bind groups that there are do not hold any more. errors: `gpu.limit`, and then all is as before. */
+  /**
+   * Replaces the buffers by ones for `copies` runs, filled with zeros; the old ones exist until then. Bind groups made before are no longer
+   * valid. errors: `gpu.limit`, which leaves the old buffers in place.
+   */
   resize(copies: number): void {
     const prepared = this.#prepared
     const before = this.#all

@@ -61,7 +61,10 @@ interface Batch {
   readonly begin: (outputs: Promise<readonly RunOutputs[]>) => void
 }
 
-/** Inputs and intermediates of runs that are computed together take at most this much: more is no faster. units: bytes. */
+/**
+ * Maximum for the inputs, intermediates and outputs of several runs that are computed together: more is no faster.
+ * While they are allocated, those for half as many runs still exist, and take half as much again. units: bytes.
+ */
 const togetherBytes = 2 ** 26
 
 /** How many runs may be under way before the next one waits for the oldest. */
@@ -99,6 +102,8 @@ export class GpuProgram implements StepProgram {
   readonly #isSum: boolean
   /** Runs that wait for others. */
   #batch: Batch | undefined
+  /** False once there was no memory for more runs at a time. */
+  #canMakeRoom = true
   #runs = 0
   /** Of the run under way: idle, until others have what it needs. */
   #waitedMs = 0
@@ -257,12 +262,13 @@ export class GpuProgram implements StepProgram {
   /** Doubles how many runs are computed together, where there is memory. */
   #makeRoom(): void {
     const { copies, ioBytes, intermediateBytes } = this.#buffers
-    if (2 * (ioBytes + intermediateBytes) > togetherBytes) return
+    if (!this.#canMakeRoom || 2 * (ioBytes + intermediateBytes) > togetherBytes) return
     try {
       this.#buffers.resize(2 * copies)
       this.#dispatches.forget()
     } catch {
-      // Fewer are computed together.
+      // Fewer are computed together. Each further attempt would allocate some of the buffers in vain.
+      this.#canMakeRoom = false
     }
   }
 

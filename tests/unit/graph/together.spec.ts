@@ -114,3 +114,17 @@ test('runs reject with the limit, and later ones give the same, when there is no
     close()
   }
 })
+
+test('a program asks for memory to compute more runs together once when there is none', async () => {
+  const { run, gpu, close } = await sumProgram(1)
+  try {
+    const loss = await run(0)
+    // For outputs alone.
+    setSwitches({ memoryCap: gpu.usedBytes + 64 })
+    const create = vi.spyOn(gpu, 'createBuffer')
+    expect(await Promise.all([run(0), run(0), run(0)])).toEqual([loss, loss, loss])
+    expect(create.mock.calls.filter(([label]) => label.startsWith('input'))).toHaveLength(1)
+  } finally {
+    close()
+  }
+})
