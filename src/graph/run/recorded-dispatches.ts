@@ -92,8 +92,13 @@ export class RecordedDispatches {
     })
     for (let i = start; i < end; i++) {
       const piece = together?.[i].piece
-      if (piece) {
-        invariant(i + 1 < end, () => `"${dispatches[i].dispatch.label}" is cut from what reads it`)
+      // Profile and value check encode each dispatch separately.
+      const isCut = piece && i + 1 === end
+      invariant(
+        !isCut || runs === 1,
+        () => `"${dispatches[i].dispatch.label}" is cut from what reads it`,
+      )
+      if (piece && !isCut) {
         pass.dispatchTogether([stageOf(i, piece[0]), stageOf(i + 1, piece[1])], runs)
         i++
       } else pass.dispatchTogether([stageOf(i)], together?.[i].isOnce ? 1 : runs)

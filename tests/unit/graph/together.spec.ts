@@ -128,3 +128,23 @@ test('a program asks for memory to compute more runs together once when there is
     close()
   }
 })
+
+test.each([2, 5])(
+  'a program of sums gives the same when debug is %i, which finds nothing wrong',
+  async (debug) => {
+    vi.spyOn(console, 'info').mockReturnValue()
+    const warn = vi.spyOn(console, 'warn').mockReturnValue()
+    const results: unknown[] = []
+    for (const level of [0, debug]) {
+      setSwitches({ debug: level })
+      const { run, sums, close } = await sumProgram(1)
+      try {
+        results.push([await run(0), await run(1), await sums()])
+      } finally {
+        close()
+      }
+    }
+    expect(results[1]).toEqual(results[0])
+    expect(warn).not.toHaveBeenCalled()
+  },
+)
