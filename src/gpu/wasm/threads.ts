@@ -157,8 +157,10 @@ export class Threads {
 
   /** Ends a worker and starts another: one that never returns to its event loop collects no kernels. */
   #replace(helper: Helper): void {
+    const index = this.#helpers.indexOf(helper)
+    if (index < 0) return
     helper.thread.stop()
-    this.#helpers.splice(this.#helpers.indexOf(helper), 1)
+    this.#helpers.splice(index, 1)
     this.#begun = []
     this.#startHelper(helper.index)
   }
@@ -234,8 +236,8 @@ export class Threads {
     const [{ pipeline, groupsAPiece }] = stages
     const groups = groupsAPiece * runs
     const isShared = count > 1 && pipeline.groupMs * groups * count >= minSharedMs
-    const hasAll = (helper: Helper) =>
-      stages.filter((stage) => this.#has(helper, stage.pipeline)).length === stages.length
+    // Not asked for the next kernel once one is missing: that may have replaced the helper.
+    const hasAll = (helper: Helper) => stages.every(({ pipeline }) => this.#has(helper, pipeline))
     const helpers = isShared ? this.#ready.filter(hasAll) : []
     if (helpers.length > 0) {
       this.#share(helpers, stages, first, count, runs)

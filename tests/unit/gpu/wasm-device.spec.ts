@@ -13,6 +13,7 @@ import { WasmHeap } from '../../../src/gpu/wasm/heap.ts'
 import { openWasm } from '../../../src/gpu/wasm/open.ts'
 import { type CompileKernel, WasmPipeline } from '../../../src/gpu/wasm/pipeline.ts'
 import type { ThreadStart } from '../../../src/gpu/wasm/thread.ts'
+import { Threads } from '../../../src/gpu/wasm/threads.ts'
 import { setSwitches } from '../../../src/util/switches.ts'
 
 const storage = bufferUsage.STORAGE | bufferUsage.COPY_SRC | bufferUsage.COPY_DST
@@ -571,6 +572,52 @@ test('kernels that nothing uses are freed, by the cache and by threads; those in
     for (const user of await words(gpu, buffer)) found.add(user)
   }
   expect(found.size).toBe(2)
+})
+
+test('each thread is replaced once when it has neither kernel of a task and too many that nothing uses', () => {
+  const live = new Set<object>()
+  class Idle extends EventTarget {
+    constructor() {
+      super()
+      live.add(this)
+    }
+    postMessage({ memory, address, bell, layout }: ThreadStart) {
+      new Int32Array(memory.buffer, address)[bell + layout.begun] = 1
+    }
+    readonly terminate = () => live.delete(this)
+  }
+  let collected = (_: undefined): void => undefined
+  class Registry {
+    constructor(collect: typeof collected) {
+      collected = collect
+    }
+    readonly register = () => undefined
+  }
+  vi.stubGlobal('Worker', Idle)
+  vi.stubGlobal('FinalizationRegistry', Registry)
+  vi.spyOn(console, 'warn').mockReturnValue()
+  setNumThreads(3)
+  const threads = new Threads(new WasmHeap())
+  try {
+    threads.start()
+    for (let i = 0; i < 201; i++) collected(undefined)
+    const before = [...live]
+    const stages = [1, 2].map((n) => {
+      const compiled = { code: new Uint8Array(8), bindings: [], scratchBytes: 0 }
+      const pipeline = new WasmPipeline(`kernel ${n}`, () => undefined, compiled)
+      pipeline.measured(1, 1)
+      return { pipeline, groups: [8, 1, 1] as const, groupsAPiece: 1, addresses: [], strides: [] }
+    })
+    expect(threads.count).toBe(3)
+    threads.run(stages, 0, 8, 1)
+    expect(before.filter((one) => live.has(one))).toEqual([])
+    expect(live.size).toBe(2)
+    expect(threads.count).toBe(3)
+  } finally {
+    threads.stop()
+    vi.unstubAllGlobals()
+    setNumThreads(1)
+  }
 })
 
 test('a region of no bytes has a unique address', () => {
