@@ -102,11 +102,15 @@ export function runThread({ memory, address, index, bell, layout: at }: ThreadSt
     }
     if (open === 0) continue
     words[bell + at.works] = 1
+    // Woken for a kernel or an earlier task, it may find one that it was not given.
+    let hasAll = true
+    for (let i = 0; i < words[at.stages]; i++)
+      if (!kernels.has(words[at.firstStage + i * at.stageWords])) hasAll = false
     try {
       const end = words[at.end]
       const chunk = words[at.chunk]
       const scratch = words[at.scratch] + index * words[at.scratchBytes]
-      for (;;) {
+      while (hasAll) {
         const piece = Atomics.add(words, at.next, chunk)
         if (piece >= end) break
         const taken = Math.min(chunk, end - piece)

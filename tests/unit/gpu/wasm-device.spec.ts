@@ -12,7 +12,8 @@ import { WasmDevice } from '../../../src/gpu/wasm/device.ts'
 import { WasmHeap } from '../../../src/gpu/wasm/heap.ts'
 import { openWasm } from '../../../src/gpu/wasm/open.ts'
 import { type CompileKernel, WasmPipeline } from '../../../src/gpu/wasm/pipeline.ts'
-import type { ThreadStart } from '../../../src/gpu/wasm/thread.ts'
+import { startThread } from '../../../src/gpu/wasm/start-thread.ts'
+import { controlLayout, type ThreadStart } from '../../../src/gpu/wasm/thread.ts'
 import { Threads } from '../../../src/gpu/wasm/threads.ts'
 import { setSwitches } from '../../../src/util/switches.ts'
 
@@ -617,6 +618,30 @@ test('each thread is replaced once when it has neither kernel of a task and too 
     threads.stop()
     vi.unstubAllGlobals()
     setNumThreads(1)
+  }
+})
+
+test('a thread takes nothing of a task when it has not loaded its kernel', async () => {
+  const { memory } = new WasmHeap()
+  const at = controlLayout
+  const bell = at.bells
+  const words = new Int32Array(memory.buffer, 0, bell + at.lineWords)
+  const sleeps = () => vi.waitUntil(() => Atomics.load(words, bell + at.sleeps) === 1, 10_000)
+  const start = { memory, address: 0, index: 1, bell, layout: at }
+  const thread = startThread(start, () => undefined)
+  try {
+    await sleeps()
+    words[at.end] = 8
+    words[at.chunk] = words[at.runs] = words[at.stages] = 1
+    words.set([7, 1, 8, 8, 1, 0], at.firstStage)
+    Atomics.store(words, at.open, at.perTask)
+    Atomics.store(words, bell + at.sleeps, 0)
+    Atomics.add(words, bell, 1)
+    Atomics.notify(words, bell)
+    await sleeps()
+    expect([words[at.failed], words[at.next], words[at.open]]).toEqual([0, 0, at.perTask])
+  } finally {
+    thread.stop()
   }
 })
 
