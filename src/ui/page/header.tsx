@@ -38,7 +38,10 @@ export function Header({ snapshot, acts, view, onView }: HeaderProps) {
           ))}
         </div>
       )}
-      {snapshot.stage !== 'outside' && <NameField name={snapshot.name} acts={acts} />}
+      {snapshot.stage !== 'outside' && (
+        // By its key, so that a name given elsewhere replaces the draft.
+        <NameField key={snapshot.name} name={snapshot.name} acts={acts} />
+      )}
     </PageTop>
   )
 }
