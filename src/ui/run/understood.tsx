@@ -22,9 +22,11 @@ export function Understood({ snapshot }: { snapshot: Snapshot }) {
 
 /** That number and what it says; before the first one, what it will say. */
 export function understood(snapshot: Snapshot) {
-  const config = settingsOfRoom(snapshot) ?? snapshot.draft
-  const { reading } = metaOfDraft(snapshot.experiments, config)
   const figure = figureOf(snapshot)
+  // The next run may be of another demo than the one that gave the figure.
+  const ofFigure = figure && snapshot.run?.config
+  const config = ofFigure ?? settingsOfRoom(snapshot) ?? snapshot.draft
+  const { reading } = metaOfDraft(snapshot.experiments, config)
   if (!figure) return { number: '', words: coming[reading.as](reading.of), note: '' }
   const said = sayings[reading.as](figure.value, wordsFor(reading, figure.isNew))
   return { ...said, note: noteOf(snapshot, figure) }

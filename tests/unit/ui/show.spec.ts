@@ -57,6 +57,16 @@ describe('the one number', () => {
     expect(understood(training(3, 200))).toEqual(tested)
   })
 
+  it('is in the words of its run when the host chooses another demo for the next', () => {
+    const ended = play(training(3, 540, 1), {
+      type: 'finished',
+      result: makeResult(3),
+      bytesSent: 0,
+    })
+    const { config: proposed } = otherDemo().run!
+    expect(understood({ ...ended, proposed })).toEqual(understood(ended))
+  })
+
   it('is 100 only when nothing is wrong', () => {
     const ended = (value: number) =>
       understood(
