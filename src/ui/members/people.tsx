@@ -49,8 +49,9 @@ export function People({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   )
 }
 
-/** By what a person's mark differs, the most important first: they hold the others, or take no part. */
-type Standing = 'gone' | 'silent' | 'paused' | 'waiting' | 'here'
+/** By what a person's mark differs, the most important first: they hold the others, or take no part. Of several ranks' the first counts. */
+const standings = ['gone', 'silent', 'paused', 'waiting', 'here'] as const
+type Standing = (typeof standings)[number]
 
 const marks: Readonly<Record<Standing, string>> = {
   gone: '✕',
@@ -118,10 +119,11 @@ export function peopleOf(snapshot: Snapshot): Person[] {
   const pausing = idsOf(ownRun?.paused?.by)
   const left = (ownRun?.members ?? []).filter(({ id }) => !members.some((one) => one.id === id))
   const people = new Map<string, Person>()
-  const add = (member: Person['member'], standing: Standing) => {
+  const add = (member: Person['member'], own: Standing) => {
     const before = people.get(personOf(member))
     const ranks = (before?.ranks ?? 0) + 1
-    people.set(personOf(member), { member, standing, ...before, ranks })
+    const standing = standings.find((one) => one === own || one === before?.standing)!
+    people.set(personOf(member), { member, ...before, standing, ranks })
   }
   for (const member of members) {
     const { id, attached, rank } = member

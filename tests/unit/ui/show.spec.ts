@@ -103,6 +103,9 @@ describe('people', () => {
   it('are one for each tab, with its ranks', () => {
     const ranks = peopleOf(states['lobby-many-ranks']).map((one) => one.ranks)
     expect(ranks).toEqual([3, 1])
+    const { lobby, ...rest } = states['lobby-many-ranks']
+    const members = lobby!.members.map((one, i) => (i === 1 ? { ...one, attached: false } : one))
+    expect(standings({ ...rest, lobby: { ...lobby!, members } })).toEqual(['gone', 'here'])
   })
 
   it('are marked when they hold the run, wait, do not answer or are gone', () => {
