@@ -121,14 +121,12 @@ export interface Ghost {
   readonly line: ChartLine
 }
 
-/** The newest run of `demo`, else the one that its settings by default are expected to give; null for neither. */
+/** What `demo` is expected to give with default settings; null where that is not stated. */
 export function ghostOf(
-  { experiments, runs }: Pick<Snapshot, 'experiments' | 'runs'>,
+  experiments: Snapshot['experiments'],
   demo: string,
   axis: Axis,
 ): Ghost | null {
-  const newest = runs.findLast(({ config }) => config.demo === demo)
-  if (newest) return { words: 'last run', line: keptLine(newest, axis) }
   if (!experiments.has(demo)) return null
   const { config, curve, withinSteps } = experiments.metaOf(demo).expected[0] ?? {}
   // Seconds are those of another machine.

@@ -54,8 +54,8 @@ export function LossChart({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }
   // A run that a person has taken out of the chart leaves it empty.
   const hasOwn = (loss?.length ?? 0) > 0 || own.some(({ xs }) => xs.length > 0)
   const ghost = useMemo(
-    () => (hasOwn ? null : ghostOf({ experiments, runs }, demo, axis)),
-    [hasOwn, runs, demo, axis],
+    () => (hasOwn ? null : ghostOf(experiments, demo, axis)),
+    [hasOwn, demo, axis],
   )
   const lines = useMemo(() => (ghost ? [ghost.line] : own), [ghost, own])
   const { metric } = metaOfDraft(experiments, { demo })
@@ -133,7 +133,8 @@ export function LossChart({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }
       <p class="pointed mono" data-among={lines.length > 1} aria-hidden="true">
         {pointed ? (
           <>
-            {pointed.at}:
+            {pointed.at}
+            {ghost && `, ${ghost.words}`}:
             {pointed.runs.map(({ slot, words }) => (
               <span key={slot}>
                 <Swatch slot={slot} /> {words}
