@@ -490,7 +490,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/ui/parts',
     'src/ui/state',
   ],
-  'src/ui/ring': ['src/peer/room', 'src/ui/parts', 'src/ui/state', 'src/ui/live'],
+  'src/ui/ring': ['src/util', 'src/peer/room', 'src/ui/parts', 'src/ui/state', 'src/ui/live'],
   'src/ui/demo': [
     'src/util',
     'src/trainer/settings/config.ts',

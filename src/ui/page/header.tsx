@@ -23,7 +23,7 @@ export function Header({ snapshot, acts, view, onView }: HeaderProps) {
   return (
     <PageTop tagline="One network, trained in many tabs">
       {view && (
-        // biome-ignore lint/a11y/useSemanticElements: a fieldset would look like a form's
+        // biome-ignore lint/a11y/useSemanticElements: a fieldset is drawn as a form's
         <div class="views" role="group" aria-label="View">
           {(Object.keys(viewWords) as PageView[]).map((one) => (
             <button

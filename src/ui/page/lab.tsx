@@ -16,7 +16,7 @@ export function Lab({ snapshot, acts, views }: ViewProps) {
     () => import('./run-panels.tsx'),
     run !== null || runs.length > 0,
   )
-  // Before a run the links are a preview; in one they are what is looked at.
+  // Before a run the links are a preview; in one people watch them.
   const links = <RingView key="links" snapshot={snapshot} />
   return (
     <div class={`desk ${stage === 'outside' ? 'alone' : ''}`}>

@@ -1,3 +1,4 @@
+import { clipped } from '../../util/clipped.ts'
 import { linkUse, ratesOfLinks } from '../live/links.ts'
 import { formatBytes, formatMany } from '../parts/format.ts'
 import { Panel } from '../parts/panel.tsx'
@@ -28,7 +29,7 @@ const labelledChords = 2
 
 interface RingViewProps {
   readonly snapshot: Snapshot
-  /** For those who look at people: each rank with its name and colour, links without figures, no panel around it. */
+  /** For a view of people: each rank with its name and colour, links without figures, no panel around it. */
   readonly isOfPeople?: boolean
 }
 
@@ -140,7 +141,7 @@ export function RingView({ snapshot, isOfPeople = false }: RingViewProps) {
                 </text>
                 {isOfPeople && size <= labelledRanks && (
                   <text class="name" y={small} dy="1.15em">
-                    {shortened(member.name)}
+                    {clipped(member.name, maxLetters)}
                   </text>
                 )}
               </g>
@@ -194,9 +195,6 @@ export function RingView({ snapshot, isOfPeople = false }: RingViewProps) {
 /** Max number of letters of a name beside its rank. */
 const maxLetters = 12
 
-const shortened = (name: string): string =>
-  name.length > maxLetters ? `${name.slice(0, maxLetters - 1)}…` : name
-
 interface ChordGroup {
   readonly kind: RingEdge['kind']
   readonly isOwn: boolean
@@ -204,7 +202,7 @@ interface ChordGroup {
   readonly links: RingEdge[]
 }
 
-/** Links that look the same are one path: there may be a hundred. This tab's come last, on top. */
+/** Links of one style are one path: there may be a hundred. This tab's come last, on top. */
 function chordGroups(
   chords: readonly RingEdge[],
   own: number,

@@ -40,7 +40,7 @@ interface Figure {
   readonly step: number
 }
 
-/** A step's samples are few: the mean of so many steps says more. */
+/** A step's samples are few: the mean of these last steps says more. */
 const meanOf = 20
 
 /** The newest figure of held-out samples; before the first one, of those of the last steps. */

@@ -10,8 +10,8 @@ type Person = Pick<LobbyMember, 'id' | 'tab'>
 export const personOf = ({ tab, id }: Person): string => tab ?? id
 
 /**
- * The colour of each person in the room and in its run, for `--hue`: the same on every tab, and by the id, so that few change when somebody
- * leaves. As long as there are enough colours, each has another.
+ * The colour of each person in the room and in its run, for `--hue`: by the id, so that most are the same on every tab, and few change when
+ * somebody leaves. As long as there are enough colours, each has another. Where two ids give one, tabs that know others may differ.
  */
 export function huesOf({ lobby, run }: Pick<Snapshot, 'lobby' | 'run'>): (who: Person) => string {
   const people = new Set([...(lobby?.members ?? []), ...(run?.members ?? [])].map(personOf))
