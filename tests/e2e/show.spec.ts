@@ -35,7 +35,16 @@ it('a guest opens in the Show, trains with the host, and keeps the Lab over a re
   await button(guest, 'OK').click()
   await host.getByRole('listitem').filter({ hasText: 'Ada Lovelace' }).waitFor()
   expect(await guest.locator('.name-ask').count()).toBe(0)
-  await button(host, 'Skip').click()
+  const nameField = 'input[name="name"]'
+  await expect.poll(() => guest.locator(nameField).inputValue()).toBe('Ada Lovelace')
+  // A name that is given unasked is an answer too.
+  await host.locator('.name-ask').waitFor()
+  await host.locator(nameField).fill('Grace Hopper')
+  await host.locator(nameField).press('Enter')
+  await guest.getByRole('listitem').filter({ hasText: 'Grace Hopper' }).waitFor()
+  await button(host, 'Lab').click()
+  await button(host, 'Show').click()
+  await number(host).waitFor()
   expect(await host.locator('.name-ask').count()).toBe(0)
   expect(await guest.locator('.status button').count()).toBe(0)
   expect(await host.locator('.status button:visible').allInnerTexts()).toEqual(['Start'])

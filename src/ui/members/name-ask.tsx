@@ -1,10 +1,7 @@
 import { useState } from 'preact/hooks'
 import { maxNameChars } from '../../peer/room/names.ts'
-import { recall, remember } from '../parts/tab-memory.ts'
+import { nameAskedKey, recall, remember } from '../parts/tab-memory.ts'
 import type { Acts } from '../state/acts.ts'
-
-/** Under which a tab keeps that its person has been asked. */
-const askedKey = 'tabring-name-asked'
 
 interface NameAskProps {
   /** Of this tab now. */
@@ -16,10 +13,10 @@ interface NameAskProps {
 export function NameAsk({ name, onName }: NameAskProps) {
   const [first] = useState(name)
   const [draft, setDraft] = useState('')
-  const [isOver, setOver] = useState(recall(askedKey) !== '')
+  const [isOver, setOver] = useState(recall(nameAskedKey) !== '')
   if (isOver || name !== first) return null
   const end = () => {
-    remember(askedKey, 'yes')
+    remember(nameAskedKey, 'yes')
     setOver(true)
   }
   return (

@@ -1,5 +1,8 @@
 /** What a tab remembers over a reload, each tab for itself. A browser that blocks storage throws, and remembers nothing. */
 
+/** Under which a tab keeps that its person was asked for a name, or gave one unasked. */
+export const nameAskedKey = 'tabring-name-asked'
+
 /** The text kept under a key; empty when there is none. */
 export function recall(key: string): string {
   try {

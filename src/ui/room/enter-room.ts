@@ -12,7 +12,7 @@ import type { MemberEvent, RunEnd } from '../../worker/page/member-events.ts'
 import { checkpointActs } from '../checkpoints/checkpoint-acts.ts'
 import { forgetKept } from '../demo/kept.ts'
 import { saveText, saveUrl } from '../parts/save-file.ts'
-import { recall, remember } from '../parts/tab-memory.ts'
+import { nameAskedKey, recall, remember } from '../parts/tab-memory.ts'
 import { runActs } from '../run/run-acts.ts'
 import { queryOf } from '../settings/query.ts'
 import type { Acts } from '../state/acts.ts'
@@ -215,6 +215,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       const chosen = plainName(text)
       if (!chosen) return
       keepName(chosen)
+      remember(nameAskedKey, 'yes')
       dispatch({ type: 'named', name: chosen })
       member.update({ name: chosen })
       more?.rename(chosen)
