@@ -3,6 +3,7 @@ import { givenData } from '../../src/trainer/settings/config.ts'
 import { ApartLink } from '../../src/ui/demo/apart-link.tsx'
 import { Choices } from '../../src/ui/demo/choices.tsx'
 import { Expected } from '../../src/ui/demo/expected.tsx'
+import { isFromScratch } from '../../src/ui/demo/from-scratch.ts'
 import { keptInTab } from '../../src/ui/demo/kept.ts'
 import { useInView } from '../../src/ui/demo/use-in-view.ts'
 import { useQuery } from '../../src/ui/demo/use-query.ts'
@@ -75,7 +76,11 @@ export function PictureView(props: ViewProps) {
                 : 'The host’s own picture: it arrives with the run.'
             }
           />
-          <Framed picture={grey} shape={next ?? square} title="Learned" note={untrained} />
+          <Framed
+            {...unanswered(isFromScratch({ config, run: null }))}
+            shape={next ?? square}
+            title="Learned"
+          />
         </div>
       )}
       <div class="controls">
@@ -145,7 +150,15 @@ const square = { width: 1, height: 1 }
 
 /** What a network gives with its first parameters, to within a tenth (106 to 147 over seeds 0 to 2): a sigmoid of next to nothing. */
 const grey: Picture = { width: 1, height: 1, rgb: Uint8Array.of(128, 128, 128) }
-const untrained = 'untrained: grey'
+
+/** What is in a network's frame before it has answered: an untrained one needs no answer. */
+const unanswered = (isUntrained: boolean) =>
+  isUntrained
+    ? { picture: grey, note: 'untrained: grey' }
+    : { picture: null, instead: 'Not known yet.' }
+
+/** Before the first step there is only the model that the run begins with. */
+const unansweredIn = (props: ViewProps) => unanswered(props.run!.step === 0 && isFromScratch(props))
 
 interface LearningProps extends ViewProps {
   /** The original, where this tab has it without asking. */
@@ -194,10 +207,11 @@ function Learning({ next, also, ...props }: LearningProps) {
         />
         {apart.length === 0 && (
           <Framed
-            picture={learned ?? grey}
+            {...(learned
+              ? { picture: learned, note: `step ${answer?.step}` }
+              : unansweredIn(props))}
             shape={shape}
             title="Learned"
-            note={learned ? `step ${answer?.step}` : untrained}
           />
         )}
         {apart.map((rank) => (
@@ -216,7 +230,7 @@ function Learning({ next, also, ...props }: LearningProps) {
             shape={shape}
             title="Error"
             note={`${errorGain} times brighter; black is no error`}
-            instead="Nothing learned yet."
+            instead="Not known yet."
           />
         )}
         {also === 'finer' && original && <Finer {...props} shape={original} />}
@@ -252,10 +266,12 @@ function OfRank({ rank, everyMs, original, ...props }: OfRankProps) {
   return (
     <div ref={place} data-rank={rank}>
       <Framed
-        picture={learned ?? grey}
+        {...(learned
+          ? { picture: learned, note: decibels && `learned: ${decibels} dB` }
+          : unansweredIn(props))}
+        {...(failure && { note: failure })}
         shape={original ?? square}
         title={`rank ${rank}`}
-        note={failure ?? (decibels ? `learned: ${decibels} dB` : untrained)}
       />
     </div>
   )
@@ -266,10 +282,15 @@ function Finer({ shape, ...props }: ViewProps & { shape: Picture }) {
   const { answer, failure } = useQuery(props, 'picture', { width: 2 * shape.width })
   return (
     <Framed
-      picture={(answer as unknown as Picture | null) ?? grey}
+      {...(answer
+        ? {
+            picture: answer as unknown as Picture,
+            note: 'the original has nothing between its pixels',
+          }
+        : unansweredIn(props))}
+      {...(failure && { note: failure })}
       shape={shape}
       title="Learned, twice as fine"
-      note={failure ?? 'the original has nothing between its pixels'}
     />
   )
 }

@@ -1,3 +1,5 @@
+import { isFromScratch } from '../../src/ui/demo/from-scratch.ts'
+import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import type { Line } from './use-samples.tsx'
 
 /** What the network writes with its first parameters, for the built-in story and seed 0, at temperature 0.6. */
@@ -10,13 +12,19 @@ export const untrained: Line = {
 
 interface SamplesProps {
   lines: readonly Line[]
-  /** What an untrained model writes of the built-in story says nothing of another text. */
-  isOwnText: boolean
+  /** The model began as the one that wrote `untrained`. */
+  beganUntrained: boolean
 }
 
-/** Lines as the model wrote them, the newest first, each with the step behind which it was that model; at the end one of an untrained model. */
-export function Samples({ lines: written, isOwnText }: SamplesProps) {
-  const lines = isOwnText ? written : [...written, untrained]
+/** Returns whether the model of this run, or of the next, begins with the parameters that wrote `untrained`. */
+export function beginsUntrained(props: Pick<ViewProps, 'run' | 'config'>): boolean {
+  const { data, seed } = props.run?.config ?? props.config ?? {}
+  return data === 'story' && seed === 0 && isFromScratch(props)
+}
+
+/** Lines as the model wrote them, the newest first, each with the step behind which it was that model; at the end that of the untrained model, where it is known. */
+export function Samples({ lines: written, beganUntrained }: SamplesProps) {
+  const lines = beganUntrained ? [...written, untrained] : written
   if (lines.length === 0) {
     return <p class="samples quiet">The model starts writing here after its first step.</p>
   }

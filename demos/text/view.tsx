@@ -8,7 +8,7 @@ import { AttentionMaps, type Maps } from './maps.tsx'
 import { meta } from './meta.ts'
 import { NextCharacter } from './next-character.tsx'
 import { OwnText } from './own-text.tsx'
-import { Samples } from './samples.tsx'
+import { beginsUntrained, Samples } from './samples.tsx'
 import { unknownIn } from './tokens.ts'
 import { useSamples } from './use-samples.tsx'
 import './view.css'
@@ -24,14 +24,14 @@ export function TextView(props: ViewProps) {
     <div class="demo text-demo">
       <WhoseModel run={run} />
       {run ? (
-        <Learning key={run.id} {...props} isOwnText={isOwnText} />
+        <Learning key={run.id} {...props} />
       ) : (
         <>
           <p>
             {canSet && 'Press Start. '}At first the model knows nothing and writes noise; soon it
             writes spaces, then words, then lines of the story.
           </p>
-          <Samples lines={[]} isOwnText={isOwnText} />
+          <Samples lines={[]} beganUntrained={beginsUntrained(props)} />
         </>
       )}
       <OwnText canSet={canSet} isGiven={isOwnText} give={give} />
@@ -40,7 +40,7 @@ export function TextView(props: ViewProps) {
   )
 }
 
-function Learning({ isOwnText, ...props }: ViewProps & { isOwnText: boolean }) {
+function Learning(props: ViewProps) {
   const { run } = props
   const [typed, setTyped] = useState<string | null>(null)
   const [temperature, setTemperature] = useState(0.6)
@@ -92,7 +92,7 @@ function Learning({ isOwnText, ...props }: ViewProps & { isOwnText: boolean }) {
             ? 'Type at least one character.'
             : 'The model continues the prompt. Temperature 0 always takes the likeliest character; above 1 it gets wilder.'}
       </p>
-      <Samples lines={samples.lines} isOwnText={isOwnText} />
+      <Samples lines={samples.lines} beganUntrained={beginsUntrained(props)} />
       {trouble !== null && <p role="alert">{trouble}</p>}
       {asked !== null && (
         <Looking {...props} prompt={asked} onChoose={(character) => setTyped(prompt + character)} />

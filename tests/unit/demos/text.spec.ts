@@ -3,7 +3,7 @@ import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { attentionMaps } from '../../../demos/text/attention-maps.ts'
 import { task } from '../../../demos/text/demo.ts'
 import { drawToken, sample } from '../../../demos/text/queries.ts'
-import { untrained } from '../../../demos/text/samples.tsx'
+import { beginsUntrained, untrained } from '../../../demos/text/samples.tsx'
 import { story } from '../../../demos/text/story.ts'
 import {
   blockSize,
@@ -20,7 +20,9 @@ import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { type Gpt, gpt } from '../../../src/nn/gpt.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
 import type { CopyProgram, ModelCopy, QueryContext } from '../../../src/trainer/settings/task.ts'
+import type { Run } from '../../../src/ui/state/run.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { assigned } from '../../support/page-states.ts'
 import { startTask } from '../../support/task-ranks.ts'
 
 const utf8 = (text: string) => new TextEncoder().encode(text)
@@ -160,6 +162,21 @@ test('untrained line is what the first parameters of seed 0 write when nothing i
   const answer = await sample(context, { prompt, length: text.length, temperature: 0.6, seed: 1 })
   expect(answer).toEqual({ added: text, step: 0 })
   expect(prompt).toBe(data.opening)
+})
+
+test('untrained line is shown when the run began with the model that wrote it', () => {
+  const begins = (config: object, part: Partial<Run> = {}) => {
+    const { run } = assigned(2)
+    const own = parseTrainConfig({ demo: 'text', ...config })
+    return beginsUntrained({ config: null, run: { ...run!, config: own, ...part } })
+  }
+  expect(begins({})).toBe(true)
+  expect(begins({}, { step: 500 })).toBe(true)
+  expect(begins({ seed: 1 })).toBe(false)
+  expect(begins({ data: 'given' })).toBe(false)
+  expect(begins({ resume: 'latest' })).toBe(false)
+  expect(begins({}, { resumed: { step: 500, differences: [] } })).toBe(false)
+  expect(begins({}, { joins: true, step: 500 })).toBe(false)
 })
 
 test('of many lines some go, so that the others are spread over the run', () => {
