@@ -102,28 +102,31 @@ export function runThread({ memory, address, index, bell, layout: at }: ThreadSt
     }
     if (open === 0) continue
     words[bell + at.works] = 1
+    const stages = Array.from({ length: words[at.stages] }, (_, i) => {
+      const stage = at.firstStage + i * at.stageWords
+      const [kernel, groupsAPiece, groups, x, y, count] = words.subarray(stage, stage + 6)
+      const listAt = (start: number) => [...words.subarray(stage + start, stage + start + count)]
+      const [addresses, strides] = [listAt(at.addresses), listAt(at.strides)]
+      return { compute: kernels.get(kernel), groupsAPiece, groups, x, y, addresses, strides }
+    })
     // Woken for a kernel or an earlier task, it may find one that it was not given.
-    let hasAll = true
-    for (let i = 0; i < words[at.stages]; i++)
-      if (!kernels.has(words[at.firstStage + i * at.stageWords])) hasAll = false
+    const hasAll = stages.every(({ compute }) => compute)
     try {
       const end = words[at.end]
       const chunk = words[at.chunk]
+      const runs = words[at.runs]
       const scratch = words[at.scratch] + index * words[at.scratchBytes]
       while (hasAll) {
         const piece = Atomics.add(words, at.next, chunk)
         if (piece >= end) break
         const taken = Math.min(chunk, end - piece)
-        for (let i = 0; i < words[at.runs] * words[at.stages]; i++) {
-          const run = Math.floor(i / words[at.stages])
-          const stage = at.firstStage + (i % words[at.stages]) * at.stageWords
-          const [kernel, groupsAPiece, groups, x, y, count] = words.subarray(stage, stage + 6)
-          const first = piece * groupsAPiece
-          const own = Math.min(taken * groupsAPiece, groups - first)
-          const addresses = words.slice(stage + at.addresses, stage + at.addresses + count)
-          for (let j = 0; j < count; j++) addresses[j] += run * words[stage + at.strides + j]
-          if (own > 0) kernels.get(kernel)!(first, own, x, y, scratch, ...addresses)
-        }
+        for (let run = 0; run < runs; run++)
+          for (const { compute, groupsAPiece, groups, x, y, addresses, strides } of stages) {
+            const first = piece * groupsAPiece
+            const own = Math.min(taken * groupsAPiece, groups - first)
+            const others = run ? addresses.map((one, j) => one + run * strides[j]) : addresses
+            if (own > 0) compute!(first, own, x, y, scratch, ...others)
+          }
       }
     } catch (error) {
       const text = String(error).slice(0, at.wordsOfText)
