@@ -1,7 +1,7 @@
 import * as v from 'valibot'
 
 /**
- * Messages by which a tab gives the key of its room to who knows a short code, over connections of their own that enter no room.
+ * Messages by which a tab gives the key of its room to who knows a short code, over separate connections that enter no room.
  *
  *   giver                        server                      newcomer
  *    giveCode ->                                                            the proof of the room's key, as to join it

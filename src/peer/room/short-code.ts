@@ -17,7 +17,7 @@ import { CPace } from './cpace.ts'
  *    HMAC of its point         ->                   it knows the password: a wrong one ends here, and counts as a guess
  *                                  <-     the room's key, sealed
  *
- * Whoever takes the place of a giver or of a newcomer, such as the server, has one guess each time. The giver counts those of newcomers; those of a
+ * An attacker in the place of a giver or of a newcomer, such as the server, has one guess each time. The giver counts those of newcomers; those of a
  * server that answers newcomers in its place nobody counts.
  */
 

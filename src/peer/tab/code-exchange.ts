@@ -22,14 +22,14 @@ import { RoomSecret } from '../room/secret.ts'
 import { CodeGiver, CodeNewcomer, newPassword } from '../room/short-code.ts'
 
 type Options = Pick<RoomOptions, 'url' | 'WebSocket' | 'env'>
-type CodeMessage = CodeServerMessage | Extract<RoomServerMessage, { type: 'challenge' }>
+type Message = CodeServerMessage | RoomServerMessage
 
 const schema = v.variant('type', [codeServerSchema, serverMessageSchema])
 
 /** A connection to the signaling server that enters no room. `take`: one message after the other. `ended`: once, with the server's reason. */
 function connect(
   { url, WebSocket, env = systemEnv }: Options,
-  take: (message: CodeMessage) => unknown,
+  take: (message: Message) => unknown,
   ended: (error: PeerError) => void,
 ): { send(message: ClientMessage): void; close(): void } {
   const socket: SocketLike = new WebSocket(url)
@@ -63,7 +63,7 @@ function connect(
     if (message.type === 'ping') send({ type: 'pong' })
     else if (message.type === 'error')
       end(new SignalError(message.code, message.text, '', message.about ?? ''))
-    else if (isOfCodes(message)) await take(message)
+    else await take(message)
   }
   socket.onmessage = ({ data }: { data: unknown }) => {
     inbox = inbox.then(() => receive(data)).catch((thrown) => end(toPeerError(thrown)))
@@ -76,9 +76,6 @@ function connect(
   watch()
   return { send, close }
 }
-
-const isOfCodes = (message: CodeServerMessage | RoomServerMessage): message is CodeMessage =>
-  ['challenge', 'code', 'codeUsed', 'codeAnswer'].includes(message.type)
 
 const toPeerError = (thrown: unknown): PeerError => {
   const error = toError(thrown)

@@ -31,7 +31,7 @@ export interface Arrival {
   readonly isNarrow: boolean
 }
 
-/** The view that the page begins with: what this tab showed before a reload, else the Lab for those alone who came with settings of their own. */
+/** The view that the page begins with: what this tab showed before a reload, else the Lab for those alone whose address has settings. */
 export function firstView({ href, isGuest, isPlain, isNarrow }: Arrival): PageView {
   const kept = recall(viewKey)
   if (kept === 'show' || kept === 'lab') return kept
