@@ -10,6 +10,7 @@ import {
   multiply,
   outputBindings,
   outputTarget,
+  plus,
   range,
   readSide,
   type Side,
@@ -24,6 +25,7 @@ import {
 import { sumSlicesKernel } from './naive.ts'
 import { inPanels, packKernel, panelStarts, readPanels } from './packed.ts'
 import { batchCount, type MatmulProblem, sumsOf } from './problem.ts'
+import { isOperandWide, storeVectors } from './store-vectors.ts'
 
 /** How many rows and columns of c one invocation makes. */
 export interface RegisterTile {
@@ -163,7 +165,7 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
       range(Math.min(unroll, k)).flatMap((j) => [
         ...(j === 0 ? [] : [`if (k + ${j}u >= ${end}) { break; }`]),
         '{',
-        ...indent(vectorStep(`k + ${j}u`)),
+        ...indent(vectorStep(plus('k', j))),
         '}',
       ])
     : round(unroll, 'k')
@@ -177,7 +179,7 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
       '}',
     )
   }
-  lines.push(...storeTile(problem, target, rows, cols, hasVectors))
+  lines.push(...(hasVectors ? storeVectors : storeTile)(problem, target, rows, cols))
   if (sums) {
     lines.push(
       ...storeSums(
@@ -213,7 +215,7 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
         writes('c', { scratch: 0 }, isWide ? 'vec4<f32>' : 'f32'),
         ...(sums ? [writes(sums.variable, { scratch: 1 })] : []),
       ]
-    : outputBindings(problem, isWide)
+    : outputBindings(problem, isWide, (i) => hasVectors && isOperandWide(problem, cols, i))
   const main = dispatch({
     label: isSplit ? `${name} split ${slices}` : name,
     bindings: [

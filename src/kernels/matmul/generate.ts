@@ -30,6 +30,10 @@ export const describeProblem = (problem: MatmulProblem): string => {
 
 export const range = (count: number): number[] => Array.from({ length: count }, (_, i) => i)
 
+/** WGSL of a sum with a whole number: compilers that run cold take time for each word. */
+export const plus = (index: string, count: number): string =>
+  count === 0 ? index : `${index} + ${count}u`
+
 export const indent = (lines: readonly string[], by = '  '): string[] =>
   lines.map((line) => by + line)
 
@@ -151,7 +155,7 @@ export function sideLoads(side: Side, steps: number, k: string): string[] {
     return range(steps / stride).flatMap((j) =>
       range(count).map(
         (i) =>
-          `let ${name}${i}_${j * stride} = ${sideLoad(side, `${name}_at${i} + ${index} + ${j}u`)};`,
+          `let ${name}${i}_${j * stride} = ${sideLoad(side, plus(`${name}_at${i} + ${index}`, j))};`,
       ),
     )
   }
@@ -159,7 +163,7 @@ export function sideLoads(side: Side, steps: number, k: string): string[] {
   return range(steps).flatMap((j) =>
     range(count / per).map(
       (g) =>
-        `let ${name}${g}_${j} = ${sideLoad(side, `(${k} + ${j}u) * ${lead / per}u + ${name}_at${g}`)};`,
+        `let ${name}${g}_${j} = ${sideLoad(side, `(${plus(k, j)}) * ${lead / per}u + ${name}_at${g}`)};`,
     ),
   )
 }
@@ -191,10 +195,6 @@ export const multiply = (
 
 export const accumulators = (rows: number, cols: number, zero = '0.0'): string[] =>
   range(rows).flatMap((r) => range(cols).map((c) => `var acc${r}_${c} = ${zero};`))
-
-/** The register that holds an element of a tile; `isWide`: 4 neighbouring columns are one. */
-const accumulator = (row: number, column: number, isWide: boolean): string =>
-  isWide ? `acc${row}_${column >> 2}.${lanes[column % 4]}` : `acc${row}_${column}`
 
 /** Where finished tiles go: the call's outputs through the epilogue, or a slice of partial sums. */
 export interface StoreTarget {
@@ -253,13 +253,12 @@ export function operandLoad(problem: MatmulProblem, i: number, row: string, col:
 const elementOf = (isHalf: boolean, isWide: boolean): ShaderBinding['element'] =>
   isHalf ? (isWide ? 'vec2<u32>' : 'u32') : isWide ? 'vec4<f32>' : 'f32'
 
-/** Stores of a tile at (row, col); nothing is stored outside of c. `hasVectors`: an accumulator is 4 columns. */
+/** Stores of a tile at (row, col); nothing is stored outside of c. */
 export function storeTile(
   problem: MatmulProblem,
   target: StoreTarget,
   rows: number,
   cols: number,
-  hasVectors = false,
 ): string[] {
   const { m, n } = problem
   const operands = target.operandShapes.map((shape, i) => ({
@@ -297,7 +296,7 @@ export function storeTile(
     const row = `(row + ${r}u)`
     const columns = range(cols / per).flatMap((g) => {
       const parts = range(per).map((lane) =>
-        finish(accumulator(r, g * per + lane, hasVectors), row, g * per + lane, `s${lane}_`),
+        finish(`acc${r}_${g * per + lane}`, row, g * per + lane, `s${lane}_`),
       )
       const results = parts.map(({ result }) => result)
       const store =
@@ -342,12 +341,16 @@ export function storeSums(
   ]
 }
 
-/** Bindings of a kernel that makes the call's outputs. */
-export function outputBindings(problem: MatmulProblem, isWide: boolean): ShaderBinding[] {
+/** Bindings of a kernel that makes the call's outputs. `isOperandWide`: whether it reads four elements of that operand at once. */
+export function outputBindings(
+  problem: MatmulProblem,
+  isWide: boolean,
+  isOperandWide: (operand: number) => boolean = () => false,
+): ShaderBinding[] {
   const sums = sumsOf(problem)
   return [
     ...problem.halves.operands.map((isHalf, i) =>
-      reads(`e${i}`, { in: 2 + i }, isHalf ? 'u32' : 'f32'),
+      reads(`e${i}`, { in: 2 + i }, isHalf ? 'u32' : isOperandWide(i) ? 'vec4<f32>' : 'f32'),
     ),
     writes('c', { out: 0 }, elementOf(problem.halves.c, isWide)),
     ...(sums ? [writes(sums.variable, { out: 1 })] : []),

@@ -129,7 +129,11 @@ export class Writer extends Expressions {
           ? given
           : this.values.concrete(given))
     if (kind === 'var') this.bind(name, this.variable(name, wanted ?? typed!.type, line, typed))
-    else this.bind(name, { kind: 'value', value: this.hold(typed!) })
+    else
+      this.bind(name, {
+        kind: 'value',
+        value: this.hold(wanted ? this.spread(typed!, wanted) : typed!),
+      })
   }
 
   #assign({ target, operator, value, line }: Extract<Statement, { kind: 'assign' }>): void {
