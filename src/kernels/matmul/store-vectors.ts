@@ -22,24 +22,15 @@ export const isOperandWide = (problem: MatmulProblem, cols: number, i: number): 
 
 const inFours = (shape: Shape): Shape => [...shape.slice(0, -1), shape[shape.length - 1] / 4]
 
-/**
- * Stores of a tile at (row, col) whose accumulators are four columns each: the chain is computed once for each of them, which only the
- * compiler to WebAssembly takes (a function of numbers of each word of a vector).
- */
-export function storeVectors(
-  problem: MatmulProblem,
-  target: StoreTarget,
-  rows: number,
-  cols: number,
-): string[] {
-  const { m, n } = problem
-  const isWide = isStoreWide(problem, cols)
-  const held = (index: string, isWhole: boolean, last: number) =>
-    isWhole ? `(${index})` : `min(${index}, ${last}u)`
-  const rowAt = (r: number) => held(plus('row', r), m % rows === 0, m - 1)
+const held = (index: string, isWhole: boolean, last: number): string =>
+  isWhole ? `(${index})` : `min(${index}, ${last}u)`
+
+/** How a tile reads the operands of the chain, four columns at a time. */
+function operandsOf(problem: MatmulProblem, target: StoreTarget, cols: number) {
+  const { n } = problem
   const colAt = (column: number) => held(plus('col', column), n % cols === 0, n - 1)
   const fours = { ...problem, n: n / 4, shape: inFours(problem.shape) }
-  const operands = target.operandShapes.map((shape, i) => {
+  return target.operandShapes.map((shape, i) => {
     const at = (row: string, g: number): string => {
       if (isOperandWide(problem, cols, i)) {
         const four = held(plus('col / 4u', g), n % cols === 0, n / 4 - 1)
@@ -55,6 +46,22 @@ export function storeVectors(
     const isPerColumn = !operandIndex(problem, shape, 'ROW', 'COL').includes('ROW')
     return { at, isPerColumn, register: (g: number) => `e${i}_${g}` }
   })
+}
+
+/**
+ * Stores of a tile at (row, col) whose accumulators are four columns each: the chain is computed once for each of them, which only the
+ * compiler to WebAssembly takes (a function of numbers of each word of a vector).
+ */
+export function storeVectors(
+  problem: MatmulProblem,
+  target: StoreTarget,
+  rows: number,
+  cols: number,
+): string[] {
+  const { m, n } = problem
+  const isWide = isStoreWide(problem, cols)
+  const rowAt = (r: number) => held(plus('row', r), m % rows === 0, m - 1)
+  const operands = operandsOf(problem, target, cols)
   const groups = range(cols / 4)
   const shared = operands
     .filter(({ isPerColumn }) => isPerColumn)
