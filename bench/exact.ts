@@ -5,7 +5,7 @@ import type { AdapterChoice } from '../node/chromium.ts'
 import { chromiumTabs } from '../node/chromium-tabs.ts'
 import { deviceFlag } from '../node/command-line.ts'
 import { openTrainingHost } from '../node/training-host.ts'
-import { auditSpan } from '../src/ddp/exact/audit.ts'
+import { auditGaps, meanAuditGap } from '../src/ddp/exact/audit.ts'
 import type { DeviceChoice } from '../src/util/device.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import { closeAfter } from './command/close-after.ts'
@@ -46,9 +46,10 @@ const steps = 30
 const skipped = 10
 /** At most this much over a plain step makes `exact` the default. */
 const goal = 1.15
-/** How many spans of an audited run are counted, and what audits may cost beside steps without them. */
-const auditedSpans = 4
+/** What audits may cost beside steps without them. */
 const auditGoal = 0.05
+/** Of an audited run, steps that are not counted, and steps that are: at least two of these have audits. */
+const [auditSkipped, auditCounted] = [25, 2 * auditGaps.max]
 /** Of each model, so that a virtual worker of a step's 8 has 8 of them. */
 const batchSize = 64
 
@@ -60,14 +61,13 @@ interface Line {
   virtualWorkers: number
   plain: number[]
   exact: number[]
-  audits: AuditedSpan[]
+  audits: Audit[]
 }
 
-/** Steps of which one is audited. units: ms. */
-interface AuditedSpan {
-  /** Of that step, what its audit took. */
+/** units: ms. */
+interface Audit {
   audit: number
-  /** The median of the others. */
+  /** The median of the run's steps without one. */
   usual: number
 }
 
@@ -118,7 +118,7 @@ function auditsOf(lines: readonly Line[]): string {
   const rows = lines
     .filter(({ audits }) => audits.length > 0)
     .map(({ model, tabs, audits }) => {
-      const costs = audits.map(({ audit, usual }) => audit / usual / auditSpan)
+      const costs = audits.map(({ audit, usual }) => audit / usual / meanAuditGap)
       const times = [
         median(audits.map(({ usual }) => usual)),
         median(audits.map(({ audit }) => audit)),
@@ -129,10 +129,10 @@ function auditsOf(lines: readonly Line[]): string {
     })
   if (rows.length === 0) return ''
   const table = markdownTable(
-    [...['model', 'tabs', 'step, ms', 'audit, ms'], ...['audits, of a step', 'spans of steps']],
+    [...['model', 'tabs', 'step, ms', 'audit, ms'], ...['audits, of a step', 'single audits']],
     rows,
   )
-  return `\nOne in ${auditSpan} steps is audited. The table has the median step of the others, the median audit, and what audits add to a step in the mean of all spans. Goal: at most ${100 * auditGoal} %.\n\n${table}\n`
+  return `\nFrom one audit to the next it is ${auditGaps.min} to ${auditGaps.max} steps, ${meanAuditGap} in the mean. The table has the median step without one, the median audit, and what an audit in so many steps adds to each, in the mean of all audits. Goal: at most ${100 * auditGoal} %.\n\n${table}\n`
 }
 
 async function timeKinds(
@@ -162,28 +162,22 @@ async function timeKinds(
       line[kind].push(await stepMs(chromiumTabs(browser), timed))
     }
     if (device === 'cpu' && tabs > 1) {
-      const audited = { ...config, exact: true, steps: (1 + auditedSpans) * auditSpan }
+      const audited = { ...config, exact: true, steps: auditSkipped + auditCounted }
       const timed = {
         url,
         config: audited,
         tabs,
-        skipped: auditSpan,
+        skipped: auditSkipped,
         switches: { device },
         transport: 'auto' as const,
       }
-      line.audits.push(...spansOf(await stepTimes(chromiumTabs(browser), timed)))
+      line.audits.push(...auditsIn(await stepTimes(chromiumTabs(browser), timed)))
     }
   }
   return line
 }
 
-function spansOf(times: readonly StepParts[]): AuditedSpan[] {
-  return Array.from({ length: auditedSpans }, (_, i) => {
-    const span = times.slice(i * auditSpan, (i + 1) * auditSpan)
-    const others = span.filter(({ audit }) => audit === 0)
-    return {
-      audit: span.reduce((sum, { audit }) => sum + audit, 0),
-      usual: median(others.map(({ total }) => total)),
-    }
-  })
+function auditsIn(times: readonly StepParts[]): Audit[] {
+  const usual = median(times.filter(({ audit }) => audit === 0).map(({ total }) => total))
+  return times.filter(({ audit }) => audit > 0).map(({ audit }) => ({ audit, usual }))
 }

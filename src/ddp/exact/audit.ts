@@ -3,8 +3,10 @@ import { mixA } from '../../kernels/hash/hash-words.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 
-/** Steps in a span; one of them is audited, so that at most two spans less one step lie between two audits. */
-export const auditSpan = 25
+/** From one audit to the next it is at least and at most so many steps, each number as probable. */
+export const auditGaps = { min: 13, max: 50 } as const
+/** Steps from one audit to the next, in the mean. */
+export const meanAuditGap = (auditGaps.min + auditGaps.max) / 2
 
 /** Inputs and scalars of all virtual workers of a rank. */
 export interface RankBatch {
@@ -39,20 +41,18 @@ export interface AuditedStep {
 /** Two 32-bit lanes. */
 export type Digest = readonly [number, number]
 
-/** Draws the steps that are audited: one in each span, by what the ranks know only once the step's sums are there. */
+/** Draws the steps that are audited, by what the ranks know only once the step's sums are there. */
 export class AuditDraw {
-  #at = 0
-  #isDone = false
+  /** The next audit comes after at least and at most so many more steps. The first may come at once: groups that change often have audits too. */
+  #min = 0
+  #max: number = auditGaps.max
 
   /** `words`: the same on all ranks, and unknown to each before the exchange. Returns the seed of the step's audit, if it is audited. */
   take(words: readonly [number, number]): number | undefined {
-    if (this.#at === auditSpan) {
-      this.#at = 0
-      this.#isDone = false
-    }
-    const left = auditSpan - this.#at++
-    if (this.#isDone || words[0] % left > 0) return undefined
-    this.#isDone = true
+    const left = this.#max--
+    if (--this.#min > 0 || words[0] % left > 0) return undefined
+    this.#min = auditGaps.min
+    this.#max = auditGaps.max
     return words[1]
   }
 }

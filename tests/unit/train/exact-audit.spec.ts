@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { Assignment } from '../../../src/ddp/exact/assignment.ts'
-import { AuditDraw, auditSpan, digestOf } from '../../../src/ddp/exact/audit.ts'
+import { AuditDraw, auditGaps, digestOf, meanAuditGap } from '../../../src/ddp/exact/audit.ts'
 import { getNumThreads, setNumThreads } from '../../../src/gpu/num-threads.ts'
 import { openWasm } from '../../../src/gpu/wasm/open.ts'
 import { Pool } from '../../../src/graph/memory/pool.ts'
@@ -20,7 +20,7 @@ const { readInto } = Pool.prototype
 type Lie = (sums: Int32Array, first: Int32Array) => void
 
 const begin = 8
-const steps = begin + 2 * auditSpan + 4
+const steps = begin + auditGaps.max + 4
 const input = { exact: true, virtualWorkers: 6, steps, hashEvery: 1000 } as const
 
 /** Ranks of which some lie from step `begin` on, each on its device. */
@@ -79,7 +79,7 @@ describe('a rank of an exact run on the device cpu', () => {
     })
     const lasted = stepsOf(liar)
     expect(lasted).toBeGreaterThanOrEqual(begin)
-    expect(lasted).toBeLessThanOrEqual(begin + 2 * auditSpan)
+    expect(lasted).toBeLessThanOrEqual(begin + 50)
     const results = resultsOf([a, b])
     for (const { paramHash, steps } of results) {
       expect(steps).toBe(input.steps)
@@ -127,16 +127,19 @@ describe('a rank of an exact run on the device cpu', () => {
   })
 })
 
-test('an audit falls in one step of each span, and not always in the same', () => {
+test('audits are 13 to 50 steps apart, and not always as many', () => {
   const draw = new AuditDraw()
   const steps: number[] = []
   let seed = 7
-  for (let step = 0; step < 20 * auditSpan; step++) {
+  for (let step = 0; steps.length < 400; step++) {
     seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0
     if (draw.take([seed >>> 4, step]) !== undefined) steps.push(step)
   }
-  expect(steps.map((step) => Math.floor(step / auditSpan))).toEqual([...Array(20).keys()])
-  expect(new Set(steps.map((step) => step % auditSpan)).size).toBeGreaterThan(8)
+  const gaps = steps.slice(1).map((step, i) => step - steps[i])
+  expect([Math.min(...gaps), Math.max(...gaps)]).toEqual([auditGaps.min, auditGaps.max])
+  const mean = gaps.reduce((sum, gap) => sum + gap, 0) / gaps.length
+  expect(Math.abs(mean / meanAuditGap - 1)).toBeLessThan(0.1)
+  expect(steps[0]).toBeLessThan(auditGaps.max)
 })
 
 test('the digest of a sum is the sum of the digests, and a changed number changes it', () => {
