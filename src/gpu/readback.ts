@@ -31,15 +31,21 @@ export async function download(
   }
 }
 
-/** Reads the same bytes of a buffer again and again, through one staging buffer. */
+/** What buffers of the device `cpu` have besides WebGPU's. */
+interface HostBuffer {
+  readInto(target: Uint8Array): Promise<void>
+}
+
+/** Reads the same bytes of a buffer again and again: through one staging buffer, and on the device `cpu` at once. */
 export class Readback {
   readonly #gpu: Gpu
   readonly #buffer: GPUBuffer
-  readonly #staging: GPUBuffer
+  readonly #staging: GPUBuffer | undefined
 
   constructor(gpu: Gpu, buffer: GPUBuffer) {
     this.#gpu = gpu
     this.#buffer = buffer
+    if (gpu.id.type === 'cpu') return
     const usage = bufferUsage.MAP_READ | bufferUsage.COPY_DST
     this.#staging = gpu.createBuffer('readback', buffer.size, usage)
   }
@@ -47,16 +53,21 @@ export class Readback {
   /** Copies the buffer's first bytes into `target`; one call at a time. */
   async into(target: ArrayBufferView): Promise<void> {
     const { buffer, byteOffset, byteLength } = target
+    const given = new Uint8Array(buffer, byteOffset, byteLength)
+    const staging = this.#staging
+    if (!staging) {
+      this.#gpu.check()
+      return this.#gpu.wait((this.#buffer as unknown as HostBuffer).readInto(given))
+    }
     const encoder = this.#gpu.device.createCommandEncoder({ label: 'readback' })
-    encoder.copyBufferToBuffer(this.#buffer, 0, this.#staging, 0, byteLength)
+    encoder.copyBufferToBuffer(this.#buffer, 0, staging, 0, byteLength)
     this.#gpu.submit(encoder)
-    await mapped(this.#gpu, this.#staging)
-    const bytes = new Uint8Array(this.#staging.getMappedRange(0, byteLength))
-    new Uint8Array(buffer, byteOffset, byteLength).set(bytes)
-    this.#staging.unmap()
+    await mapped(this.#gpu, staging)
+    given.set(new Uint8Array(staging.getMappedRange(0, byteLength)))
+    staging.unmap()
   }
 
   destroy(): void {
-    this.#staging.destroy()
+    this.#staging?.destroy()
   }
 }

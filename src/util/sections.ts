@@ -43,12 +43,13 @@ export class Sections<Name extends string> {
     return block
   }
 
+  /** A view of block number `i` of those that lie one behind the other. */
+  row<B extends Block>(blocks: B, i: number): B {
+    return blocks.subarray(this.length * i, this.length * (i + 1)) as B
+  }
+
   /** Views of the blocks that lie one behind the other. */
   rows<B extends Block>(blocks: B): B[] {
-    const { length } = this
-    return Array.from(
-      { length: blocks.length / length },
-      (_, i) => blocks.subarray(length * i, length * (i + 1)) as B,
-    )
+    return Array.from({ length: blocks.length / this.length }, (_, i) => this.row(blocks, i))
   }
 }

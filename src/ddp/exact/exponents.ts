@@ -36,8 +36,8 @@ export function judge(marks: Int32Array, exponents: Int32Array, isMeasuring = fa
   let isSaturated = false
   let areFinite = true
   let largest = -Infinity
-  for (const [block, mark] of marks.entries()) {
-    const exponent = exponents[block]
+  for (let block = 0; block < marks.length; block++) {
+    const [mark, exponent] = [marks[block], exponents[block]]
     if (isUnfit(mark)) isSaturated = true
     if (isNotFinite(mark)) areFinite = false
     // mark 2^8 bounds the sum of magnitudes after the shift.
@@ -45,7 +45,8 @@ export function judge(marks: Int32Array, exponents: Int32Array, isMeasuring = fa
     next[block] = isMeasuring ? bound + (isUnfit(mark) ? leap : 0) : Math.max(bound, exponent - 1)
     largest = Math.max(largest, next[block])
   }
-  for (const [block, exponent] of next.entries())
-    next[block] = Math.min(126, Math.max(exponent, largest - deepest, -99))
+  const lowest = Math.max(largest - deepest, -99)
+  for (let block = 0; block < next.length; block++)
+    next[block] = Math.min(126, Math.max(next[block], lowest))
   return { exponents: next, isSaturated, areFinite }
 }

@@ -87,7 +87,7 @@ export class Tail {
     count: number,
     outputs: RunOutputs,
   ): Promise<void> {
-    const own = this.#workers(tail)[worker]
+    const own = this.#worker(tail, worker)
     const means = Float32Array.from(this.outputs, (name) => outputs[name][0])
     this.#own.write(own, { count, outputs: bitsOf(means) })
     const statistics = this.#own.of(own, 'buffers')
@@ -102,7 +102,7 @@ export class Tail {
 
   /** Notes how many samples a virtual worker has. */
   writeRows(tail: Int32Array<ArrayBuffer>, worker: number, rows: number): void {
-    this.#own.write(this.#workers(tail)[worker], { rows })
+    this.#own.write(this.#worker(tail, worker), { rows })
   }
 
   /** Notes what this rank asks of all. */
@@ -113,8 +113,7 @@ export class Tail {
   /** Notes how long each of `count` virtual workers took. */
   writeTimes(tail: Int32Array<ArrayBuffer>, first: number, count: number, tookMs: number): void {
     const tookUs = wholeUs(tookMs)
-    for (const own of this.#workers(tail).slice(first, first + count))
-      this.#own.write(own, { tookUs })
+    for (let i = first; i < first + count; i++) this.#own.write(this.#worker(tail, i), { tookUs })
   }
 
   /** Returns a copy without what no other rank could compute: times and flags. */
@@ -122,6 +121,10 @@ export class Tail {
     const copy = this.#all.write(tail.slice(), { flags: 0 })
     for (const own of this.#workers(copy)) this.#own.write(own, { tookUs: 0 })
     return copy
+  }
+
+  #worker(tail: Int32Array<ArrayBuffer>, worker: number): Int32Array<ArrayBuffer> {
+    return this.#own.row(this.#all.of(tail, 'workers'), worker)
   }
 
   #workers(tail: Int32Array<ArrayBuffer>): Int32Array<ArrayBuffer>[] {

@@ -84,6 +84,16 @@ export class WasmBuffer {
     return this.#memory.heap.bytes.subarray(start, start + size)
   }
 
+  /** Copies the first bytes into `target` when all work that was submitted is done. */
+  async readInto(target: Uint8Array): Promise<void> {
+    const { queue } = this.#memory
+    // Nothing that is submitted later runs before what follows.
+    await queue.done()
+    if (this.problem || queue.isClosed)
+      throw new Error(`readInto: buffer "${this.label}" or its device was destroyed.`)
+    target.set(this.bytes(0, target.length))
+  }
+
   /** Resolves when all work that was submitted is done. */
   async mapAsync(_mode?: number): Promise<void> {
     if (this.problem) throw new Error(`mapAsync: ${this.problem}.`)
