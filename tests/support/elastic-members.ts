@@ -39,6 +39,7 @@ export interface Member {
   breakLink(): void
   pause(): void
   goOn(): void
+  change(key: string, value: unknown): void
   /** Asks for another group, as rank 0 does when a rank comes. */
   regroup(): void
   /** The newest step from which it could continue. */
@@ -103,6 +104,7 @@ export function enter(
       ),
     pause: () => trainer?.pause(),
     goOn: () => trainer?.goOn(),
+    change: (key, value) => trainer?.change(key, value),
     regroup: () => trainer?.regroupSoon(),
     heldStep: () => trainer?.heldStep ?? 0,
     leavesAlone: () => trainer?.leavesAlone ?? false,

@@ -2,14 +2,14 @@ import { type Env, systemEnv } from '../../util/env.ts'
 
 /** The pace of a run's steps, so that people can follow them: each begins no sooner than `1 / maxStepsPerSec` behind the last one's beginning. */
 export class Pace {
-  readonly #everyMs: number
+  /** 0: as fast as they go. */
+  maxStepsPerSec: number
   readonly #env: Env
   /** By the clock: when the next step may begin. */
   #nextMs = 0
 
-  /** `maxStepsPerSec` 0: as fast as they go. */
-  constructor(maxStepsPerSec: number, env: Env = systemEnv) {
-    this.#everyMs = maxStepsPerSec > 0 ? 1000 / maxStepsPerSec : 0
+  constructor(maxStepsPerSec = 0, env: Env = systemEnv) {
+    this.maxStepsPerSec = maxStepsPerSec
     this.#env = env
   }
 
@@ -19,7 +19,7 @@ export class Pace {
    * errors: `signal`'s reason.
    */
   async next(signal?: AbortSignal): Promise<void> {
-    const everyMs = this.#everyMs
+    const everyMs = this.maxStepsPerSec > 0 ? 1000 / this.maxStepsPerSec : 0
     if (everyMs > 0) {
       const env = this.#env
       const waitMs = this.#nextMs - env.now()

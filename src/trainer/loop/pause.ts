@@ -6,6 +6,15 @@ const hearMs = 100
 
 /** Words of a rank to the others in a pause. `stays`: another group began it. */
 const words = { nothing: 0, asks: 1, stays: 2, goesOn: 3 } as const
+/** Added to it where the rank asks for a change of settings. */
+const changeWord = 4
+
+/** Settings that change in a pause, for the step after it. */
+export interface ChangesInPause {
+  isAsked(): boolean
+  /** All ranks call it. */
+  agree(): Promise<void>
+}
 
 /**
  * The pause of a run, on one rank: asked for here or elsewhere, begun by all ranks after the same step, and over when one of them goes on. It
@@ -57,15 +66,18 @@ export class Pause {
     group: ProcessGroup,
     signal: AbortSignal | undefined,
     began: (by: readonly number[]) => unknown,
+    changes?: ChangesInPause,
   ): Promise<void> {
     this.#goesOn = false
     let isOn = false
     try {
       for (;;) {
-        const own = Uint32Array.of(this.#word)
+        const own = Uint32Array.of(this.#word + (changes?.isAsked() ? changeWord : 0))
         const options = { label: 'the pause', deadlineMs: Number.POSITIVE_INFINITY }
-        const received = [...(await group.allGatherU32(own, options))]
+        const all = [...(await group.allGatherU32(own, options))]
         signal?.throwIfAborted()
+        if (all.some((word) => word >= changeWord)) await changes?.agree()
+        const received = all.map((word) => word % changeWord)
         if (received.includes(words.goesOn) || received.every((word) => word === words.nothing))
           break
         if (!isOn) {

@@ -17,8 +17,10 @@ import {
 } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import { longestTimeoutMs } from '../../util/options.ts'
+import { newestOf } from '../saves/changes.ts'
 import { type KeptStates, maxKept } from '../saves/kept-states.ts'
 import { hashOfState } from '../saves/state-hash.ts'
+import { type Change, changesSchema } from '../settings/changes.ts'
 import { Eviction } from './eviction.ts'
 import { transferLimitMs } from './phase-timeouts.ts'
 
@@ -64,6 +66,8 @@ export interface Settled {
   readonly giver: number | undefined
   /** True if the run has had other ranks than those that began it. */
   readonly hasOtherRanks: boolean
+  /** Of settings, by the ranks so far. */
+  readonly changes: readonly Change[]
   /** Of an exact run: ranks held other states of that step. */
   readonly differed?: StatesDiffered
   /** On a rank that joins: how long each of what it takes from the others may take. units: ms. */
@@ -81,6 +85,7 @@ const reportSchema = v.strictObject({
   /** True if it has what a person gave. */
   hasGiven: v.boolean(),
   hasOtherRanks: v.boolean(),
+  changes: v.optional(changesSchema),
   /** How long its steps took. A newcomer waits some times as long. */
   stepMs: v.optional(v.pipe(v.number(), v.minValue(0), v.maxValue(longestTimeoutMs / 8))),
   held: v.pipe(
@@ -468,6 +473,7 @@ export async function synchronizeStates(
     ...(differed && { differed }),
     giver: giverAmong(received.map(({ hasGiven }) => hasGiven)),
     hasOtherRanks: received.some(({ hasOtherRanks }) => hasOtherRanks),
+    changes: newestOf(received.map(({ changes = [] }) => changes)),
     ...(limitMs !== undefined && { limitMs }),
   }
 }

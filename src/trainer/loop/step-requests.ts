@@ -5,6 +5,8 @@ import type { RankSetup } from './rank-setup.ts'
 export interface StepRequests {
   readonly isForPause: boolean
   readonly isForSave: boolean
+  readonly isForChange: boolean
+  /** Of rank 0 alone. */
   readonly isForKeep: boolean
   /** For the next group; of rank 0 alone. */
   readonly isForRegroup: boolean
@@ -13,6 +15,7 @@ export interface StepRequests {
 export const noRequests: StepRequests = {
   isForPause: false,
   isForSave: false,
+  isForChange: false,
   isForKeep: false,
   isForRegroup: false,
 }
@@ -44,19 +47,21 @@ export function shareRequests(
  * its kind.
  */
 const digit = 2 ** 7
-const kinds = ['isForPause', 'isForSave', 'isForKeep'] as const
-/** Rank 0 alone asks for another group. */
-const regroupWord = digit ** kinds.length
+const kinds = ['isForPause', 'isForSave', 'isForChange'] as const
+/** Rank 0 alone asks for these: a bit each. */
+const keepWord = digit ** kinds.length
+const regroupWord = 2 * keepWord
 
 const wordOf = (requests: StepRequests): number =>
   kinds.reduce(
     (sum, kind, i) => sum + (requests[kind] ? digit ** i : 0),
-    requests.isForRegroup ? regroupWord : 0,
+    (requests.isForKeep ? keepWord : 0) + (requests.isForRegroup ? regroupWord : 0),
   )
 
 function requestsIn(sum: number): StepRequests {
-  const [isForPause, isForSave, isForKeep] = kinds.map(
+  const [isForPause, isForSave, isForChange] = kinds.map(
     (_, i) => Math.floor(sum / digit ** i) % digit > 0,
   )
-  return { isForPause, isForSave, isForKeep, isForRegroup: sum >= regroupWord }
+  const isForKeep = Math.floor(sum / keepWord) % 2 > 0
+  return { isForPause, isForSave, isForChange, isForKeep, isForRegroup: sum >= regroupWord }
 }

@@ -8,6 +8,7 @@ import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
 import { adapterLine } from '../../util/adapter-words.ts'
 import { endFactsOf, TabringError } from '../../util/errors.ts'
+import { Changes } from '../saves/changes.ts'
 import { RunStates } from '../saves/run-states.ts'
 import type { SavedFile } from '../saves/save-requests.ts'
 import type { QueryAnswer, TaskData } from '../settings/task.ts'
@@ -68,6 +69,7 @@ export class Trainer {
   readonly #links = new RunLinks()
   #timeouts: PhaseTimeouts
   readonly #queries: ModelQueries
+  readonly #changes: Changes
   readonly #states: RunStates
   readonly #loop: TrainingLoop
   readonly #groups: RunGroups
@@ -96,8 +98,11 @@ export class Trainer {
     this.#earlier = options.warm?.setup
     this.#bits = new RunBits(this.#log, onEvent, options.self, options.warm?.proved)
     this.#queries = new ModelQueries(options.task)
-    this.#states = new RunStates(options, this.#log)
-    this.#loop = new TrainingLoop(options, this.#queries, this.#states)
+    this.#changes = new Changes(options.config, options.task.meta, (change) =>
+      onEvent({ event: 'changed', ...change, rank: this.#groups.group.rank }),
+    )
+    this.#states = new RunStates(options, this.#log, this.#changes)
+    this.#loop = new TrainingLoop(options, this.#queries, this.#states, this.#changes)
     this.#groups = new RunGroups({
       ...options,
       isExact: options.config.exact,
@@ -111,6 +116,7 @@ export class Trainer {
           stepMs: this.#loop.stepMs,
           hasGiven: this.#given !== null,
           hasOtherRanks: this.#hasOtherRanks,
+          changes: [...this.#changes.agreed],
         }),
         keepNow: () => this.#keepNow(),
         goesBack: (error) => this.#goesBack(error),
@@ -195,6 +201,11 @@ export class Trainer {
     this.#loop.pause.passStep()
   }
 
+  /** Asks for another value of a setting: from one of the next steps on all ranks have it, and emit `changed`. errors: `Changes.ask`'s. */
+  change(key: string, value: unknown): void {
+    this.#changes.ask(key, value)
+  }
+
   /** In an elastic run: after one of the next steps all ranks keep their state and continue in the next group. */
   regroupSoon(): void {
     this.#loop.isRegroupAsked = true
@@ -262,11 +273,12 @@ export class Trainer {
   }
 
   /** Takes what all ranks of the group have settled. */
-  #take({ suspect, step, differed, hasOtherRanks }: Settled): void {
+  #take({ suspect, step, differed, hasOtherRanks, changes }: Settled): void {
     const { isElastic, onEvent } = this.#options
     const { group } = this.#groups
     const { rank, size: worldSize } = group
     this.#hasOtherRanks = hasOtherRanks
+    this.#changes.take(changes)
     this.#loop.lost.suspect = suspect
     const isFirst = this.#entered === undefined
     if (isFirst || (isElastic && group !== this.#entered))

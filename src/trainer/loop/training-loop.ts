@@ -3,6 +3,7 @@ import { gradientWeight } from '../../graph/trace/trace.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { metricOf } from '../evaluate/evaluate.ts'
 import type { ShareBatch } from '../evaluate/share-batches.ts'
+import type { Changes } from '../saves/changes.ts'
 import type { Progress } from '../saves/kept-states.ts'
 import type { RunStates, RunStatesOptions } from '../saves/run-states.ts'
 import { canBeSaved, totalStepsOf } from '../settings/config.ts'
@@ -92,7 +93,8 @@ export class TrainingLoop {
   readonly #options: LoopOptions
   readonly #queries: ModelQueries
   readonly #states: RunStates
-  readonly #pace: Pace
+  readonly #changes: Changes
+  readonly #pace = new Pace()
   /** True if all ranks are to continue in another group after the next step; it counts on rank 0. */
   isRegroupAsked = false
   /** Of the newest steps, a mean; 0 before the first. */
@@ -111,12 +113,12 @@ export class TrainingLoop {
   readonly #underWay: Promise<void>[] = []
   readonly #keepPace: KeepPace
 
-  constructor(options: LoopOptions, queries: ModelQueries, states: RunStates) {
+  constructor(options: LoopOptions, queries: ModelQueries, states: RunStates, changes: Changes) {
     this.#options = options
     this.#queries = queries
     this.#states = states
+    this.#changes = changes
     this.lost = new LostSteps(options)
-    this.#pace = new Pace(options.config.maxStepsPerSec ?? 0)
     this.#keepPace = new KeepPace(performance.now(), options.keepAfterMs)
   }
 
@@ -152,16 +154,15 @@ export class TrainingLoop {
     try {
       if (mayLack) await this.#follow(run, noRequests)
       // A pause outlasts the group in which it began.
-      if (first.step > 0 && first.step < totalSteps)
-        await this.#hold(group, first.step, async () => {
-          if (canBeSaved(config)) await this.#states.save(first, { isHeld: true })
-        })
+      if (first.step > 0 && first.step < totalSteps) await this.#hold(group, first, true)
       for await (const requests of this.#steps(run)) {
         const isLast = now.step === totalSteps
         const isQueried = gaps.isWaiting && !isLast
         if (isQueried || requests.isForPause) await this.#drain()
+        // What is saved then has the settings of the next step.
+        if (requests.isForChange) await this.#changes.agree(group, now.step)
         await this.#follow(run, requests)
-        if (requests.isForPause && !isLast) await this.#hold(group, now.step)
+        if (requests.isForPause && !isLast) await this.#hold(group, progressIn(now))
         if (isQueried) await gaps.one()
         if (requests.isForRegroup && !isLast) throw new Regrouping(`after step ${now.step}`)
       }
@@ -206,6 +207,7 @@ export class TrainingLoop {
     const { batches, replicas, step } = setup
     const { lost } = this
     for (let number = first.step + 1; number <= totalSteps; number++) {
+      await this.#useSettings(setup, number)
       await this.#pace.next(signal)
       const isSampled = live.isDue(number)
       // With another under way its times would be shares of the gap between two answers, which may come at once.
@@ -242,6 +244,15 @@ export class TrainingLoop {
       yield await asked()
     }
     await live.finish(totalSteps)
+  }
+
+  /** Puts the settings that may change to what they are in a step. */
+  async #useSettings({ parts }: RankSetup, step: number): Promise<void> {
+    this.#pace.maxStepsPerSec = this.#changes.at('maxStepsPerSec', step)
+    const { optimizer } = parts
+    // Steps under way have the rate of before.
+    if (optimizer.paramGroups[0].lr !== this.#changes.at('lr', step)) await this.#drain()
+    this.#changes.useRate(optimizer, step)
   }
 
   /** Runs a step; resolves when it has ended, with one rank when the one before it has. */
@@ -384,6 +395,7 @@ export class TrainingLoop {
     const isFirst = group.rank === 0
     return {
       isForPause: this.pause.isAsked,
+      isForChange: this.#changes.isAsked,
       isForSave: this.#states.saves.isWanted && setup.replicas === group,
       isForKeep: group.size > 1 && isFirst && this.#wantsToKeep,
       isForRegroup: this.isRegroupAsked && isFirst,
@@ -396,19 +408,32 @@ export class TrainingLoop {
     return isElastic && !config.exact && this.#keepPace.isDue(performance.now())
   }
 
-  async #hold(group: ProcessGroup, step: number, began?: () => Promise<void>): Promise<void> {
-    const { onEvent, signal } = this.#options
+  /** Pauses where a rank asks for it. `isUnread`: what a save needs has not been read behind this step. */
+  async #hold(group: ProcessGroup, progress: Progress, isUnread = false): Promise<void> {
+    const { config, onEvent, signal } = this.#options
+    const { step } = progress
     const { rank } = group
     const { gaps } = this.#queries
     let beganMs: number | undefined
     gaps.open()
     try {
-      await this.pause.hold(group, signal, async (by) => {
+      const read = async () => {
+        if (canBeSaved(config)) await this.#states.save(progress, { isHeld: true })
+      }
+      const changes = {
+        isAsked: () => this.#changes.isAsked,
+        agree: async () => {
+          await this.#changes.agree(group, step)
+          await read()
+        },
+      }
+      const onBegan = async (by: readonly number[]) => {
         beganMs = performance.now()
         this.isPaused = true
         onEvent({ event: 'paused', step, by, rank })
-        await began?.()
-      })
+        if (isUnread) await read()
+      }
+      await this.pause.hold(group, signal, onBegan, changes)
     } finally {
       this.isPaused = false
       // Also where a lost device ends it.

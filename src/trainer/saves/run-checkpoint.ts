@@ -226,8 +226,6 @@ export async function resumeRun(
       // The run's own record says more of what differs.
       await unpackCheckpoint(file, parts, { onDifferences: () => undefined })
       if (values.limits) limits?.loadStateDict(values.limits)
-      // Learning rates of now go before those of the file, as settings do everywhere.
-      for (const group of optimizer.paramGroups) group.lr = learningRateOf(config, meta)
     },
   }
 }

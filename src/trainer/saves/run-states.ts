@@ -6,6 +6,7 @@ import { scoreOf } from '../settings/demo-meta.ts'
 import type { Task } from '../settings/task.ts'
 import type { RunEvent, RunRecord } from '../watch/run-events.ts'
 import type { RunLog, RunLogFile } from '../watch/run-log.ts'
+import type { Changes } from './changes.ts'
 import {
   beginning,
   type CompiledRun,
@@ -39,6 +40,7 @@ export class RunStates {
   readonly saves: Saves
   readonly #options: RunStatesOptions
   readonly #log: RunLog
+  readonly #changes: Changes
   /** The checkpoint that this run continues from. */
   #resumed: ResumedRun | undefined
   #hasReported = false
@@ -47,8 +49,9 @@ export class RunStates {
   #run: CompiledRun | undefined
   #rank = 0
 
-  constructor(options: RunStatesOptions, log: RunLog) {
+  constructor(options: RunStatesOptions, log: RunLog, changes: Changes) {
     this.#options = options
+    this.#changes = changes
     this.#log = log
     this.saves = new Saves({
       write: async (run, isKept) => {
@@ -116,6 +119,8 @@ export class RunStates {
 
   /** Keeps the state where the run could continue from. All ranks call it between the same steps. */
   async keep(progress: Progress): Promise<void> {
+    // Ranks may differ in what they know of the next step.
+    this.#changes.useRate(this.#run!.parts.optimizer, progress.step)
     this.kept.add(await keepState(this.#run!.parts, progress, this.#logFile))
   }
 
@@ -131,7 +136,10 @@ export class RunStates {
     const { meta } = task
     const { rank } = run.group
     const { readRun, saveRun } = await checkpointing()
-    const now = { ...run, meta, progress, log: this.#logFile }
+    // It continues with the next step's settings.
+    this.#changes.useRate(run.parts.optimizer, step + 1)
+    const record = { ...run.record, config: this.#changes.configAt(step + 1) }
+    const now = { ...run, record, meta, progress, log: this.#logFile }
     if (canBeSaved(config)) {
       const state = await readRun(now)
       // An exact run's copies on other ranks count too.

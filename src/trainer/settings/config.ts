@@ -17,8 +17,13 @@ const schemasOf = <Rows extends Readonly<Record<string, SettingRow>>>(own: Rows)
  *
  * Which models, data and settings a demo has is in its meta: `parseTrainConfig` of `experiments.ts` fills in and judges both.
  */
-export const trainConfigSchema = v.object(schemasOf(rows))
+export const trainConfigSchema = v.object({
+  ...schemasOf(rows),
+  /** Those of an earlier run that is computed again: a JSON text, which `Changes` judges. */
+  changes: v.optional(v.string()),
+})
 
+export type { LiveKey } from './changes.ts'
 export type TrainConfig = v.InferOutput<typeof trainConfigSchema>
 export type TrainConfigInput = Partial<v.InferInput<typeof trainConfigSchema>>
 

@@ -1,4 +1,4 @@
-import type { TrainConfig, TrainConfigInput } from './config.ts'
+import type { ConfigKey, TrainConfig, TrainConfigInput } from './config.ts'
 
 /**
  * Description of a demo before it is loaded: its settings for the form and the command line, its words, the result to expect.
@@ -25,6 +25,8 @@ export interface DemoMeta {
   readonly reading: Reading
   /** Settings whose values differ from the list's when nobody chooses. */
   readonly defaults?: Readonly<TrainConfigInput>
+  /** Settings that its view has controls for: the form leaves them to it. */
+  readonly controls?: readonly ConfigKey[]
   /** Results that hold on any adapter, and for any number of ranks that the batch is enough for. */
   readonly expected: readonly Expectation[]
 }

@@ -45,6 +45,8 @@ export interface SettingRow {
    * nothing in a step but roundings. Neither: the form takes the saved run's, and a person may change it.
    */
   readonly onResume?: 'same' | 'own'
+  /** True if ranks may change it while the run trains, as `changes.ts` says: a number. */
+  readonly isLive?: boolean
   /** True if a demo's expected result holds with any value, as it does where `onResume` is `own`. */
   readonly keepsResult?: boolean
   /** Features with which it is not available. */

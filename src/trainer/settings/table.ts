@@ -96,6 +96,7 @@ export const rows = {
     label: 'Learning rate',
     isBasic: true,
     placeholder: ({ model }, { models }) => String(models[model]?.lr ?? ''),
+    isLive: true,
     flag: 'x',
     help: (demos) =>
       `learning rate (default: ${listed(demos, ({ models }) => Object.entries(models).map(([name, { lr }]) => `${name} ${lr}`))})`,
@@ -262,6 +263,7 @@ export const rows = {
     placeholder: 'full speed',
     hint: 'At most this many steps per second, so that you can watch. Empty or 0: full speed. Results stay the same.',
     onPage: ({ pace }) => String(pace ?? ''),
+    isLive: true,
     onResume: 'own',
     doc: 'at most N steps per second, to watch; changes no results; 0 is full speed',
     docDefault: '60 for playground and picture, else full speed',

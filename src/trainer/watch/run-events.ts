@@ -1,6 +1,7 @@
 import type { BitProof } from '../../ddp/exact/exact-step.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
+import type { Change } from '../settings/changes.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import type { Metric } from '../settings/demo-meta.ts'
 import type { StepParts, StepSample } from './step-sample.ts'
@@ -119,6 +120,8 @@ export type RunEvent =
       rank: number
     }
   | { event: 'continued'; step: number; pausedMs: number; rank: number }
+  /** From `step` on a setting has another value, on all ranks; `from`: the one before. */
+  | ({ event: 'changed'; rank: number } & Change)
   /** A linked rank has been silent for some seconds, or is heard again. */
   | { event: 'silent'; who: number; isSilent: boolean; rank: number }
   | {

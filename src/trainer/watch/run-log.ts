@@ -1,4 +1,5 @@
 import * as v from 'valibot'
+import { type Change, changesSchema, maxChanges } from '../settings/changes.ts'
 import type { RunEvent } from './run-events.ts'
 
 const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
@@ -46,6 +47,8 @@ const runLogSchema = v.object({
   deals: v.array(v.object({ step: count, samples: v.array(count) })),
   /** After that step a rank was found to compute on something else than at its group's beginning: what each computes on, by rank. */
   devices: v.optional(v.array(v.object({ step: count, devices: v.array(deviceSchema) })), []),
+  /** Settings that changed, each from its step on. */
+  changes: v.optional(changesSchema, []),
   /** By which bits ranks know those of the run: what the first virtual worker of the first step gives. */
   proof: v.optional(proofSchema),
   /** After that step ranks were found to have other bits; `isLasting`: from then on the run depends on who trains. */
@@ -56,11 +59,12 @@ const runLogSchema = v.object({
 export type RunLogFile = v.InferOutput<typeof runLogSchema>
 
 /** Events that a log takes. */
-type LoggedEvent =
+export type LoggedEvent =
   | Pick<Extract<RunEvent, { event: 'step' }>, 'event' | 'step' | 'stateHash'>
   | Pick<Extract<RunEvent, { event: 'group' }>, 'event' | 'step' | 'members' | 'proof'>
   | Pick<Extract<RunEvent, { event: 'assigned' }>, 'event' | 'step' | 'samples'>
   | Pick<Extract<RunEvent, { event: 'devices' }>, 'event' | 'step' | 'devices'>
+  | ({ event: 'changed' } & Change)
   | Pick<Extract<RunEvent, { event: 'unlike' }>, 'event' | 'step' | 'text' | 'isLasting'>
 /** Events that it leaves out. */
 type OtherEvent = { readonly event: Exclude<RunEvent['event'], LoggedEvent['event']> }
@@ -77,6 +81,7 @@ export class RunLog {
   #deals: RunLogFile['deals'] = []
   #devices: RunLogFile['devices'] = []
   #unlike: RunLogFile['unlike'] = []
+  #changes: RunLogFile['changes'] = []
   /** Of the run, once it is known. */
   proof: RunLogFile['proof']
   readonly #max: number
@@ -102,6 +107,9 @@ export class RunLog {
     this.#devices = [...earlier.devices, ...this.#devices]
     this.#states = [...earlier.states, ...this.#states]
     this.#unlike = [...earlier.unlike, ...this.#unlike]
+    const own = this.#changes
+    this.#changes = []
+    for (const change of [...earlier.changes, ...own]) this.#addChange(change)
   }
 
   get unlike(): RunLogFile['unlike'] {
@@ -125,6 +133,9 @@ export class RunLog {
       const { step, devices } = event
       // A group has what it begins on.
       if (step) this.#keep(this.#devices, { step, devices: [...devices] }, devices.length)
+    } else if (event.event === 'changed') {
+      const { step, key, from, to } = event
+      this.#addChange({ step, key, from, to })
     } else if (event.event === 'unlike') {
       const { step, text, isLasting } = event
       // A rank that joins later reports it again.
@@ -133,6 +144,14 @@ export class RunLog {
     } else if (event.event === 'step' && event.stateHash !== undefined) {
       this.#addState(event.step - 1, event.stateHash)
     }
+  }
+
+  /** A rank that joins hears of earlier ones again. */
+  #addChange(change: Change): void {
+    const { step, key } = change
+    if (this.#changes.some((one) => one.step === step && one.key === key)) return
+    this.#changes.push(change)
+    if (this.#changes.length > maxChanges) this.#changes.shift()
   }
 
   #keep<T>(list: T[], entry: T, size = 1): void {
@@ -161,6 +180,7 @@ export class RunLog {
       devices: [...this.#devices],
       ...(this.proof && { proof: this.proof }),
       unlike: [...this.#unlike],
+      changes: [...this.#changes],
       end,
     }
   }

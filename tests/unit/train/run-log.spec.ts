@@ -70,6 +70,7 @@ test('a log notes other ranks, shares and devices with the step before', () => {
     deals: [{ step: 1, samples: [40, 24] }],
     devices: [changed],
     proof,
+    changes: [],
     unlike: [unlike],
     end: null,
   })
