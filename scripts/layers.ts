@@ -517,6 +517,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/trainer/settings/demo-meta.ts',
     'src/trainer/settings/experiments.ts',
     'src/trainer/watch/run-events.ts',
+    'src/trainer/watch/run-log.ts',
     'src/ui/parts',
     'src/ui/plot',
     'src/ui/settings',

@@ -37,6 +37,7 @@ const own = {
   reading: { as: 'right', of: 'point' },
   defaults: { batchSize: 96, epochs: 100 },
   pace: 60,
+  controls: ['model', 'data', 'lr', 'strategy', 'partition', 'maxStepsPerSec'],
   expected: [
     {
       config: { data: 'spiral', seed: 0 },

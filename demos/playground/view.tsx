@@ -6,6 +6,7 @@ import { Expected } from '../../src/ui/demo/expected.tsx'
 import { useInView } from '../../src/ui/demo/use-in-view.ts'
 import { useQuery } from '../../src/ui/demo/use-query.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
+import { LiveField } from '../../src/ui/parts/live-field.tsx'
 import { HiddenUnits } from './hidden-units.tsx'
 import { type Field, type Marks, marksOf, marksOfAnswer } from './marks.ts'
 import { meta } from './meta.ts'
@@ -17,12 +18,17 @@ import './view.css'
 /** Samples of the boundary along each edge. */
 const side = 64
 
+/** What of the points the plane shows, in words. */
+const pointsShown = { all: 'all', train: 'for training', test: 'held out', none: 'none' }
+
+const nothing = { at: [], classes: [] }
+
 /** The parts of the model that is set, or of the first one where the address names none that there is. */
 const known = (model: string) => partsOf(Object.hasOwn(meta.models, model) ? model : 'tanh')
 
 /** Points in the plane, and the boundary that this tab's model has learned so far. */
 export function PlaygroundView(props: ViewProps) {
-  const { config, run, canSet, set } = props
+  const { config, run, canSet, canChange, set } = props
   const [isDrawing, setDrawing] = useState(false)
   const drawn = useDrawnPoints(props)
   // A run that begins ends the drawing.
@@ -31,6 +37,7 @@ export function PlaygroundView(props: ViewProps) {
   const preview = useMemo(() => marksOf(data), [data])
   const model = config?.model ?? run?.config?.model
   const parts = model === undefined ? null : partsOf(model)
+  const [shown, setShown] = useState<keyof typeof pointsShown>('all')
   const isOfRun = run !== null && run.config !== null && data === run.config.data
   return (
     <div class="demo playground">
@@ -45,7 +52,7 @@ export function PlaygroundView(props: ViewProps) {
             onUndo={drawn.undo}
           />
         ) : isOfRun ? (
-          <Planes key={run.id} {...props} preview={preview ?? drawn.marks} />
+          <Planes key={run.id} {...props} preview={preview ?? drawn.marks} shown={shown} />
         ) : (
           <Plane
             field={null}
@@ -60,8 +67,40 @@ export function PlaygroundView(props: ViewProps) {
         {isOfRun && !isDrawing && <HiddenUnits key={run.id} {...props} />}
       </div>
       <div class="controls">
+        {isOfRun && (
+          <Choices
+            label="Points shown"
+            value={shown}
+            choices={Object.entries(pointsShown).map(([value, words]) => ({
+              value: value as keyof typeof pointsShown,
+              words,
+            }))}
+            onChoose={setShown}
+          />
+        )}
+        <LiveField
+          id="setting-lr"
+          label="Learning rate"
+          value={String(config?.lr ?? '')}
+          placeholder={model && String(meta.models[model]?.lr ?? '')}
+          since={run?.changed.lr}
+          isFixed={!canSet && !canChange}
+          onChange={(text) => set('lr', text)}
+        />
+        <LiveField
+          id="setting-maxStepsPerSec"
+          label="Pace"
+          unit="steps/s"
+          value={String(config?.maxStepsPerSec || '')}
+          placeholder="full speed"
+          since={run?.changed.maxStepsPerSec}
+          isFixed={!canSet && !canChange}
+          onChange={(text) => set('maxStepsPerSec', text)}
+        />
+        {canChange && <p class="quiet">What follows needs a new start: stop the run first.</p>}
         <Choices
           label="Points"
+          of="data"
           value={isDrawing ? 'own' : data === givenData ? 'own' : data}
           isFixed={!canSet}
           choices={[
@@ -110,6 +149,7 @@ export function PlaygroundView(props: ViewProps) {
         {drawn.failure !== null && <p role="alert">{drawn.failure}</p>}
         <Choices
           label="Hidden layers (units in each)"
+          of="model"
           value={parts?.hidden}
           isFixed={!canSet}
           choices={hiddenLayers.map((value) => ({ value, words: value.replaceAll('-', ', ') }))}
@@ -127,6 +167,7 @@ export function PlaygroundView(props: ViewProps) {
         />
         <Choices
           label="Each rank draws from"
+          of="partition"
           value={config?.partition ?? 'shuffled'}
           isFixed={!canSet}
           choices={[
@@ -137,6 +178,7 @@ export function PlaygroundView(props: ViewProps) {
         />
         <Choices
           label="Gradient exchange"
+          of="strategy"
           value={config?.strategy ?? 'ddp'}
           isFixed={!canSet}
           choices={[
@@ -158,6 +200,7 @@ export function PlaygroundView(props: ViewProps) {
 
 interface LiveProps extends ViewProps {
   preview: Marks
+  shown: keyof typeof pointsShown
 }
 
 /** The boundary of a run's model as it learns; of each model, where the ranks of this tab train different ones. */
@@ -176,17 +219,18 @@ function Planes(props: LiveProps) {
   )
 }
 
-function LivePlane({ preview, everyMs, ...props }: LiveProps & { everyMs?: number }) {
+function LivePlane({ preview, shown, everyMs, ...props }: LiveProps & { everyMs?: number }) {
   const [place, isInView] = useInView<HTMLDivElement>()
   const isIdle = !isInView
   const boundary = useQuery(props, 'boundary', { side }, { everyMs, isIdle })
   const points = useQuery(props, 'points', null, { step: 'once', isIdle })
   const { answer } = boundary
   const field = useMemo(() => answer && (answer as unknown as Field), [answer])
-  const marks = useMemo(
-    () => (points.answer ? marksOfAnswer(points.answer) : preview),
-    [points.answer, preview],
-  )
+  const marks = useMemo(() => {
+    const { train, test, own } = points.answer ? marksOfAnswer(points.answer) : preview
+    const only = (split: 'train' | 'test') => shown === 'all' || shown === split
+    return { train: only('train') ? train : nothing, test: only('test') ? test : null, own }
+  }, [points.answer, preview, shown])
   const failure = boundary.failure ?? points.failure
   const share = useMemo(() => field && shareOfClass1(field), [field])
   return (

@@ -155,6 +155,8 @@ export interface ComputeApi {
   goOn(): Promise<void>
   /** In a pause: all ranks take one step and pause again. A no-op when nothing runs. */
   oneStep(): Promise<void>
+  /** Asks for another value of a setting, as `Trainer.change`. A no-op when nothing runs. errors: `config.invalid`. */
+  change(key: string, value: unknown): Promise<void>
   /**
    * Saves a checkpoint of the run in this browser's private files, as `Trainer.save`: while it runs, in a pause, and behind its end until the
    * next one begins. errors: `graph.misuse` without a run; those of `Trainer.save`.

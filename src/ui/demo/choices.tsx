@@ -8,6 +8,8 @@ export interface ChoiceOf<Value extends string> {
 
 interface ChoicesProps<Value extends string> {
   label: string
+  /** The setting that it sets. */
+  of?: string
   choices: readonly ChoiceOf<Value>[]
   value: string | undefined
   isFixed?: boolean
@@ -17,13 +19,14 @@ interface ChoicesProps<Value extends string> {
 /** A row of buttons of which one is pressed. */
 export function Choices<Value extends string>({
   label,
+  of,
   choices,
   value,
   isFixed = false,
   onChoose,
 }: ChoicesProps<Value>) {
   return (
-    <fieldset class="choices">
+    <fieldset class="choices" id={of && `setting-${of}`} tabIndex={of ? -1 : undefined}>
       <legend>{label}</legend>
       <div>
         {choices.map((choice) => (

@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { messageOf } from '../../util/errors.ts'
 import { Panel } from '../parts/panel.tsx'
 import type { Acts } from '../state/acts.ts'
-import { checkedDraft, isMaker, settingsOfRoom } from '../state/room-facts.ts'
+import { canChange, checkedDraft, isMaker, settingsOfRoom } from '../state/room-facts.ts'
 import { isRunning, ranksApart } from '../state/run-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import type { View, ViewLoaders } from './view-props.ts'
@@ -51,6 +51,7 @@ export function DemoPanel({ snapshot, acts, views }: DemoPanelProps) {
           // A run of another demo is not this view's.
           run={run?.config?.demo === name ? run : null}
           canSet={canSet}
+          canChange={canChange(snapshot)}
           set={acts.set}
           query={acts.query}
           apart={ranksApart(run)}

@@ -12,7 +12,9 @@ export interface ViewProps {
   readonly run: Run | null
   /** True if this tab may change the settings: it made the room, and nothing runs. */
   readonly canSet: boolean
-  /** Sets one of the page's settings, if `canSet`. */
+  /** True if this tab may change settings of the run under way: those whose rows say `isLive`. */
+  readonly canChange: boolean
+  /** Sets one of the page's settings, if `canSet`, or one of the run's, if `canChange`. */
   readonly set: Acts['set']
   /** Returns what the demo's look gives on this rank. errors: rejects while there is no model, and as the look says. */
   readonly query: Query

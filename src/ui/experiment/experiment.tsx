@@ -1,5 +1,6 @@
-import type { TrainConfig } from '../../trainer/settings/config.ts'
+import type { LiveKey, TrainConfig } from '../../trainer/settings/config.ts'
 import { CopyButton } from '../parts/copy-button.tsx'
+import { LiveField } from '../parts/live-field.tsx'
 import { Panel } from '../parts/panel.tsx'
 import { describeSetting, ranksOf, transportOf } from '../settings/draft.ts'
 import {
@@ -11,7 +12,14 @@ import {
   settings,
 } from '../settings/list.ts'
 import type { Acts } from '../state/acts.ts'
-import { checkedDraft, isMaker, isRoomOn, makerName, settingsOfRoom } from '../state/room-facts.ts'
+import {
+  canChange,
+  checkedDraft,
+  isMaker,
+  isRoomOn,
+  makerName,
+  settingsOfRoom,
+} from '../state/room-facts.ts'
 import { isRunning } from '../state/run-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { experimentLink } from './experiment-link.ts'
@@ -36,7 +44,7 @@ export function Experiment({ snapshot, acts }: { snapshot: Snapshot; acts: Acts 
           {isChoosing && (
             <p class="quiet">{`${makerName(snapshot)} is choosing the settings. So far:`}</p>
           )}
-          <ExperimentTable snapshot={snapshot} config={config} />
+          <ExperimentTable snapshot={snapshot} acts={acts} config={config} />
         </>
       ) : (
         <p class="quiet">
@@ -65,23 +73,58 @@ function LinkButton({ snapshot }: { snapshot: Snapshot }) {
   return <CopyButton class="small" text={experimentLink(snapshot)} label="Copy experiment link" />
 }
 
-function ExperimentTable({
-  snapshot: { experiments },
-  config,
-}: {
+/** The settings that the demo's view has no controls for. */
+function settingsOf(
+  experiments: Snapshot['experiments'],
+  demo: Pick<TrainConfig, 'demo'>,
+): readonly Setting[] {
+  const { controls = [] } = metaOfDraft(experiments, demo)
+  return settings.filter(({ key }) => isOfTab(key) || !controls.includes(key))
+}
+
+interface TableProps {
   snapshot: Snapshot
+  acts: Acts
   config: TrainConfig
-}) {
-  const rows = settings.filter(({ key }) => !isOfTab(key))
+}
+
+/** The settings of a run; who may change some has fields for these. */
+function ExperimentTable({ snapshot, acts, config }: TableProps) {
+  const { experiments, run } = snapshot
+  const live = canChange(snapshot)
+    ? settingsOf(experiments, config).filter(({ isLive }) => isLive)
+    : []
   return (
-    <dl class="facts">
-      {rows.map((setting) => (
-        <div key={setting.key}>
-          <dt>{setting.label}</dt>
-          <dd>{describeSetting(experiments, setting, config)}</dd>
-        </div>
+    <>
+      {live.map(({ key, label, unit, ...row }) => (
+        <LiveField
+          key={key}
+          id={`setting-${key}`}
+          label={label}
+          value={String(config[key as LiveKey] || '')}
+          placeholder={placeholderOf(
+            { key, label, ...row },
+            config,
+            experiments.metaOf(config.demo),
+          )}
+          unit={unit}
+          since={run?.changed[key as LiveKey]}
+          isFixed={false}
+          onChange={(text) => acts.set(key, text)}
+        />
       ))}
-    </dl>
+      {live.length > 0 && <p class="quiet">What follows needs a new start: stop the run first.</p>}
+      <dl class="facts">
+        {settings
+          .filter((setting) => !isOfTab(setting.key) && !live.includes(setting))
+          .map((setting) => (
+            <div key={setting.key}>
+              <dt>{setting.label}</dt>
+              <dd>{describeSetting(experiments, setting, config)}</dd>
+            </div>
+          ))}
+      </dl>
+    </>
   )
 }
 
@@ -89,7 +132,7 @@ function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
   const { draft, transport, ranks, stage, hasRelay } = snapshot
   const { errors, known } = checkedDraft(snapshot)
   const fields = (isBasic: boolean) =>
-    settings
+    settingsOf(snapshot.experiments, draft)
       .filter((setting) => (setting.isBasic ?? false) === isBasic)
       .map((setting) => (
         <Field

@@ -203,10 +203,21 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
   }
 
   const set: Acts['set'] = (key, value) => {
-    const next = typeof value === 'string' ? value : value(store.snapshot.draft[key])
-    dispatch({ type: 'setting', key, value: next })
-    showInAddress()
-    propose()
+    const { experiments, draft, run } = store.snapshot
+    const next = typeof value === 'string' ? value : value(draft[key])
+    const take = () => {
+      dispatch({ type: 'setting', key, value: next })
+      showInAddress()
+      propose()
+    }
+    const config = isRunning(store.snapshot) && run?.config
+    if (!config) take()
+    else
+      loadPart('the changes', () => import('../settings/live-value.ts'))
+        .then(({ liveValue }) =>
+          member.change(key, liveValue(experiments, draft, config, key, next)),
+        )
+        .then(take, (thrown) => refused(messageOf(thrown)))
   }
 
   return {

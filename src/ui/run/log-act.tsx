@@ -12,13 +12,13 @@ export function LogAct({ acts }: { acts: Acts }) {
 }
 
 /** Returns whether a run was stopped or failed and has left a log. */
-export const hasStoppedLog = ({ config, end, log }: Run): boolean =>
-  end !== null && end.kind !== 'finished' && config?.exact === true && log.step > 0
+export const hasStoppedLog = ({ end, stateHash }: Run): boolean =>
+  end !== null && end.kind !== 'finished' && stateHash !== null
 
 /** What is left of a run with `exact` that was stopped or failed. */
 export function StoppedLog({ run, acts }: { run: Run; acts: Acts }) {
   return (
-    <Panel id="stopped-log" title={`Log of run ${run.epoch}`} aside={`up to step ${run.log.step}`}>
+    <Panel id="stopped-log" title={`Log of run ${run.epoch}`} aside={`up to step ${run.step}`}>
       <p class="acts">
         <LogAct acts={acts} />
       </p>

@@ -34,13 +34,16 @@ export function runActs(
       )
       saveText(trace, 'application/json', `tabring-steps-to-${run.step}.trace.json`)
     },
-    saveLog() {
+    async saveLog() {
       const { run } = store.snapshot
       if (!run?.config) return
       const { end } = run
       const result = end?.kind === 'finished' ? end.result : null
       const ended = result && { step: result.steps, paramHash: result.paramHash }
-      saveText(run.log.text(run.config, ended), 'application/json', 'tabring-run.json')
+      const { RunLog } = await loadPart('the log', () => import('../../trainer/watch/run-log.ts'))
+      const log = new RunLog()
+      for (const event of run.logged) log.add(event)
+      saveText(log.text(run.config, ended), 'application/json', 'tabring-run.json')
     },
     showRun: (id, isShown) => store.dispatch({ type: 'runShown', id, isShown }),
     nameRun: (id, name) => store.dispatch({ type: 'runNamed', id, name }),

@@ -119,8 +119,29 @@ function withSaving(run: Run, { saving, file }: Extract<RunAction, { type: 'savi
   return { ...run, saving, saved: { step: file.step, name: file.name, isKept: true } }
 }
 
+/** The settings of a run are those of its next step. */
+function withChange(run: Run, { step, key, to }: Extract<RunEvent, { event: 'changed' }>): Run {
+  const changed = { ...run.changed, [key]: step }
+  return { ...run, changed, config: run.config && { ...run.config, [key]: to } }
+}
+
+function keepForLog(logged: Run['logged'], event: RunEvent): void {
+  switch (event.event) {
+    case 'step':
+      if (event.stateHash !== undefined)
+        logged.push({ event: 'step', step: event.step, stateHash: event.stateHash })
+      break
+    case 'group':
+    case 'assigned':
+    case 'devices':
+    case 'changed':
+    case 'unlike':
+      logged.push(event)
+  }
+}
+
 function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
-  run.log.add(event)
+  keepForLog(run.logged, event)
   switch (event.event) {
     case 'phase': {
       // Most tests take less time than a person needs to read that there is one.
@@ -229,6 +250,8 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
         paused: run.isStepping ? run.paused : null,
         pausedMs: run.pausedMs + event.pausedMs,
       }
+    case 'changed':
+      return withChange(run, event)
     case 'evaluation':
       return {
         ...withTest(run, event.step, atMs),

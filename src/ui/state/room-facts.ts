@@ -52,6 +52,10 @@ export function isInCharge(snapshot: Snapshot): boolean {
   return own !== undefined && (who === own || (own.tab !== undefined && who?.tab === own.tab))
 }
 
+/** Returns whether this tab may change settings of the run under way. */
+export const canChange = (snapshot: Snapshot): boolean =>
+  isRunning(snapshot) && isInCharge(snapshot)
+
 /** Where a person has to decide whether the run continues, that person may also end it. */
 export const canStop = (snapshot: Snapshot): boolean =>
   isInCharge(snapshot) || (snapshot.run?.undecided ?? null) !== null

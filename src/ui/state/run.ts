@@ -1,7 +1,7 @@
 import type { AssignedLink, Assignment } from '../../peer/room/messages.ts'
-import type { TrainConfig } from '../../trainer/settings/config.ts'
+import type { LiveKey, TrainConfig } from '../../trainer/settings/config.ts'
 import type { RankPart, StepParts } from '../../trainer/watch/run-events.ts'
-import { RunLog } from '../../trainer/watch/run-log.ts'
+import type { LoggedEvent } from '../../trainer/watch/run-log.ts'
 import type { StepSample } from '../../trainer/watch/step-sample.ts'
 import type { EndFacts } from '../../util/errors.ts'
 import type { RunResult } from '../../worker/api.ts'
@@ -82,8 +82,8 @@ export interface Run {
   readonly given: { readonly doneBytes: number; readonly totalBytes: number } | null
   /** What each rank holds of a model that is divided over them; null where each has all of it. */
   readonly held: readonly RankPart[] | null
-  /** Of a run with `exact`. */
-  readonly log: RunLog
+  /** Of a run with `exact`: what its log takes. Snapshots share it, since it only grows. */
+  readonly logged: LoggedEvent[]
   /** With `exact`: of the state before the newest step; null before that. */
   readonly stateHash: string | null
   /** With `exact`: whose bits were found to differ from the run's, as in `RunEvent`; by name. */
@@ -97,6 +97,8 @@ export interface Run {
   readonly leftOut: ReadonlyMap<string, { readonly steps: number; readonly newest: number }>
   /** By rank, of a full step, since `step`; null while they are as even as the settings have them. */
   readonly assigned: { readonly samples: readonly number[]; readonly step: number } | null
+  /** From which step on settings have the values of `config` that they did not begin with. */
+  readonly changed: Partial<Record<LiveKey, number>>
   /** The last few seconds of training, without pauses and tests. */
   readonly recent: readonly Mark[]
   /** `atMs` of the test that is under way. */
@@ -225,10 +227,11 @@ export function newRun(
     given: null,
     held: null,
     assigned: null,
-    log: new RunLog(),
+    logged: [],
     stateHash: null,
     unlike: [],
     leftOut: new Map(),
+    changed: {},
     recent: [],
     testingSinceMs: null,
     tests: [],

@@ -368,6 +368,10 @@ class ComputeWorker implements ComputeApi {
     if (this.#abort) this.#trainer?.oneStep()
   }
 
+  async change(key: string, value: unknown): Promise<void> {
+    if (this.#abort) this.#trainer?.change(key, value)
+  }
+
   async save(): Promise<SavedFile> {
     if (this.#trainer) return this.#trainer.save()
     throw new TabringError(

@@ -495,6 +495,11 @@ export class RoomMember {
     this.#compute.api.oneStep().catch(() => undefined)
   }
 
+  /** Asks for another value of a setting, which the event `changed` reports. errors: `Trainer.change`'s. */
+  change(key: string, value: unknown): Promise<void> {
+    return this.#compute.api.change(key, value)
+  }
+
   /** A person's decision: an elastic run continues without the members that are missing. */
   continueWithout(): void {
     this.#compute.api.continueWithout().catch(() => undefined)

@@ -12,7 +12,7 @@ test('trains on points that were drawn, and ticks off its stated result', async 
   const page = await openTab(`${served.localUrl}demos/playground/?steps=20`)
   await see(page, 'Alone in the room')
   await button(page, 'Draw your own').click()
-  await page.locator('#setting-data-note').filter({ hasText: 'draw at least 10 points' }).waitFor()
+  await page.locator('#settings-error').filter({ hasText: 'draw at least 10 points' }).waitFor()
   expect(await button(page, 'Start').isDisabled()).toBe(true)
   const box = (await page.locator('.plane').boundingBox())!
   const stroke = async (x: number) => {

@@ -389,10 +389,15 @@ describe('a run', () => {
       return { id: makeMember(rank).id, name: makeMember(rank).name, samples: 20 }
     })
     const event = { event: 'group', step: 0, members, proof, rank: 1 } as const
-    const { log } = play(training(3, 60), { type: 'event', atMs: 2, event }).run!
-    const { groups, proof: own } = JSON.parse(log.text({ exact: true }, null))
-    expect(groups).toEqual([{ step: 0, worldSize: 3, members }])
-    expect(own).toEqual(proof)
+    const { logged } = play(training(3, 60), { type: 'event', atMs: 2, event }).run!
+    expect(logged.at(-1)).toEqual(event)
+  })
+
+  it('has the settings of the next step once ranks have changed one', () => {
+    const change = { event: 'changed', step: 61, key: 'lr', from: 0.02, to: 0.1, rank: 0 } as const
+    const { run } = play(training(3, 60), { type: 'event', atMs: 2, event: change })
+    expect(run).toMatchObject({ changed: { lr: 61 }, config: { lr: 0.1 } })
+    expect(run!.logged.at(-1)).toEqual(change)
   })
 
   it('says that the weights depend on who trains, by name, once a tab with other bits has joined', () => {
@@ -408,7 +413,7 @@ describe('a run', () => {
       summary: 'What differs',
       text: `after step 50: ${text}`,
     })
-    expect(received.run!.log.unlike).toEqual([{ step: 50, text, isLasting: true }])
+    expect(received.run!.logged.at(-1)).toEqual(found)
     const ended = play(received, { type: 'finished', result: makeResult(3), bytesSent: 1 })
     expect(statusOf(ended).text).toContain(words)
     expect(statusOf(ended).more).toEqual(statusOf(received).more)
