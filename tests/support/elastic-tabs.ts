@@ -79,6 +79,8 @@ interface Shape {
   readonly uploadThroughput?: number
   /** units: percent. */
   readonly packetLoss?: number
+  /** How many packets wait where more are sent than go: later ones are lost. Default: all. */
+  readonly packetQueueLength?: number
 }
 
 /** As `silenceable`, for connections of any kind. */

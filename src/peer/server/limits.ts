@@ -29,6 +29,9 @@ export const limits = {
   seatsPerRun: 128,
   halvesPerRun: 64,
   leftOutPerRun: 128,
+  /** From the second time that a newcomer to an elastic run is left out until it may get links again: then three times, seven times as long and so on. */
+  linkAgainMs: 5_000,
+  linkAgainMaxMs: 60_000,
   rostersAhead: callsAhead,
   /** Elastic runs that have ended of which a member may still hear. */
   endedRunsPerRoom: 16,

@@ -38,6 +38,7 @@ export interface BegunRun {
  *                     |  is heard again
  *                     |  a rank or a newcomer is lost: without it
  *                     |  not ready in time: without those newcomers, until they are heard again
+ *                     |  (each time they are left out: later, and fewer at once, for many links at once fill a slow connection)
  *                     |  20 s after the first newcomer is ready, and a rank does not report it: with it
  *                     +-no newcomer left-> abort to the ranks, which close its links
  */
@@ -48,8 +49,10 @@ export class Newcomers {
   private isOn = false
   /** One newcomer is ready. */
   private isHurried = false
-  /** Members that get no links, by id: until they are heard again, or to the run's end. */
-  private readonly leftOut = new Map<string, 'again' | 'barred'>()
+  /** Members that get no links, by id: until they are heard again after that time, or to the run's end. */
+  private readonly leftOut = new Map<string, number>()
+  /** How often members were left out, by id. */
+  private readonly failures = new Map<string, number>()
   private cancelReady: () => void = () => undefined
   /** The next linking, once one is due. */
   private cancelDue: (() => void) | null = null
@@ -58,7 +61,8 @@ export class Newcomers {
 
   /** A message of a member has come. */
   heard({ id }: Member): void {
-    if (this.leftOut.get(id) !== 'again') return
+    const untilMs = this.leftOut.get(id) ?? Number.POSITIVE_INFINITY
+    if (this.run.room.env.now() < untilMs) return
     this.leftOut.delete(id)
     this.changed()
   }
@@ -82,16 +86,19 @@ export class Newcomers {
     })
   }
 
-  /** As many as one linking takes; those that ask for other transports than the ranks wait. */
+  /** As many as one linking takes, first those that were left out the least often; those that ask for other transports than the ranks wait. */
   private waiting(): Member[] {
     const { room } = this.run
     const all = [...this.run.ranks()]
     const before = all.length
-    for (const one of room.members()) {
+    const failuresOf = ({ id }: Member) => this.failures.get(id) ?? 0
+    const byFailures = [...room.members()].sort((a, b) => failuresOf(a) - failuresOf(b))
+    for (const one of byFailures) {
       const { id, connectionId } = one
       const isOutside = !this.run.isFree(one) || this.leftOut.has(id)
       if (connectionId === null || isOutside) continue
-      if (all.length - before >= newcomersAtOnce) break
+      const atOnce = Math.max(1, newcomersAtOnce >> (2 * failuresOf(one)))
+      if (all.length - before >= atOnce) break
       if ('links' in planFor([...all, one], room.hasRelay)) all.push(one)
     }
     return all.slice(before)
@@ -189,7 +196,12 @@ export class Newcomers {
 
   private leaveOut(at: number, why: string, failure: Failure, leftOut: 'again' | 'barred'): void {
     const { id } = this.linking!.places[at].member
-    keepNewest(this.leftOut, id, leftOut, this.run.room.limits.leftOutPerRun)
+    const { env, limits } = this.run.room
+    const failures = this.failures.get(id) ?? 0
+    const againMs = Math.min(limits.linkAgainMaxMs, limits.linkAgainMs * (2 ** failures - 1))
+    const untilMs = leftOut === 'again' ? env.now() + againMs : Number.POSITIVE_INFINITY
+    keepNewest(this.failures, id, failures + 1, limits.leftOutPerRun)
+    keepNewest(this.leftOut, id, untilMs, limits.leftOutPerRun)
     this.drop(at, leftOutText(why), { ...failure, leftOut })
   }
 
@@ -209,6 +221,7 @@ export class Newcomers {
     if (newcomers.length > 0 && !isReady && !isOver) return
     this.stop()
     if (newcomers.length > 0) {
+      for (const { id } of newcomers) this.failures.delete(id)
       this.linking!.send({ type: 'start', epoch, settings: this.run.settings })
       this.run.joined(newcomers)
       return

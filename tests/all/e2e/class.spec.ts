@@ -129,8 +129,8 @@ test('the others of 24 ranks continue without eight whose connection turns slow,
   await maker.bringToFront()
   await button(maker, 'Start').click()
   await reaches(maker, 10, 240_000)
-  // A step's gradients, 70 KB, take 9 s.
-  await turn({ uploadThroughput: 8000 })
+  // A step's gradients, 70 KB, take 9 s. As in a router a few packets wait: else what has ended goes on to fill the connection.
+  await turn({ uploadThroughput: 8000, packetQueueLength: 30 })
   for (const page of [maker, second]) await says(page, continuedWithout, 120_000)
   await says(maker, /^16 ranks /)
   // Its eight ranks are linked again over that connection first.

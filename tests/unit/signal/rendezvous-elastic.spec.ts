@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { meshLimit, roomEdges } from '../../../src/peer/room/edges.ts'
 import { limits } from '../../../src/peer/room/messages.ts'
+import { limits as serverLimits } from '../../../src/peer/server/limits.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { RendezvousWorld, roomA } from '../../support/rendezvous-world.ts'
 
@@ -333,6 +334,26 @@ describe('newcomers', () => {
     expect(world.last('t2', 'assign')).toMatchObject({ epoch: 3, joining: 1 })
     ready(ids)
     expect(await ranksOf('t0')).toEqual(ids)
+  })
+
+  it('that cannot be linked time and again get their links later, and fewer at once', async () => {
+    await begun(4)
+    say('t0', 65_537, ['t0'])
+    for (const id of ['t1', 't2', 't3']) world.say(id, { type: 'out', key: keyOf(id) })
+    await world.env.advance(limits.joinMs)
+    const fail = () => {
+      const { epoch, joining } = world.last('t0', 'assign')
+      for (let rank = 1; rank <= joining!; rank++)
+        world.say('t0', { type: 'linkDown', epoch, peerRank: rank, text: 'no way' })
+      return [epoch, joining]
+    }
+    expect(fail()).toEqual([2, 3])
+    await world.env.advance(limits.pingMs + limits.joinMs)
+    expect(fail()).toEqual([3, 3])
+    await world.env.advance(serverLimits.linkAgainMs - 1)
+    expect(world.last('t0', 'assign').epoch).toBe(3)
+    await world.env.advance(limits.pingMs + limits.joinMs)
+    expect(fail()).toEqual([4, 1])
   })
 
   it('one that aborts is left out for the rest of the run, and the ranks close its links', async () => {
