@@ -135,7 +135,8 @@ export const clientMessageSchema = v.variant('type', [
       ),
     ),
   }),
-  v.strictObject({ type: v.literal('reach'), to: memberIdSchema, box: boxSchema }),
+  /** Null: to all who watch. */
+  v.strictObject({ type: v.literal('reach'), to: v.nullable(memberIdSchema), box: boxSchema }),
   v.strictObject({
     type: v.literal('start'),
     settings: json(limits.settingsBytes),

@@ -71,7 +71,7 @@ import { storedMessageSchema } from './store-messages.ts'
  *
  * Only a server with that option has such a relay (`welcome` says so); boxes are too small and too few for gradients.
  */
-export const protocolVersion = 17
+export const protocolVersion = 18
 
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'
@@ -149,6 +149,9 @@ export const limits = {
   /** Token bucket of one member's boxes between runs: a link takes about 5, and is tried again where there is no way. */
   reachesPerSec: 1,
   reachBurst: 100,
+  /** Likewise of its boxes to and from who watches. */
+  watchBoxesPerSec: 8,
+  watchBoxBurst: 64,
   nameChars: maxNameChars,
   textChars: 500,
   /** Attempts to form one link. */
@@ -269,6 +272,8 @@ const memberEntries = {
   transport: v.picklist(transportChoices),
   /** Equal for the ranks of one tab; a tab with one rank may leave it out. */
   tab: v.optional(hex(4)),
+  /** True if it takes no rank, and watches. */
+  watches: v.optional(v.boolean()),
   /** Of the key with which it signs in elastic runs (life-keys.ts); who takes part in none may leave it out. */
   keyHash: v.optional(keyHashSchema),
 }
@@ -361,16 +366,20 @@ export const serverMessageSchema = v.variant('type', [
     reached: v.optional(reachedSchema),
     /** The member that may start: the first one. */
     maker: memberIdSchema,
-    /** In order of joining, but that the maker is the first. */
+    /** Who is, or can be, a rank: in order of joining, but that the maker is the first. */
     members: v.pipe(v.array(lobbyMemberSchema), v.maxLength(limits.membersPerRoom)),
+    /** The others in the room; default: none. */
+    watchers: v.optional(v.pipe(v.array(lobbyMemberSchema), v.maxLength(limits.membersPerRoom))),
   }),
   /** To all but the maker; null: there are none yet. */
   v.object({ type: v.literal('proposed'), settings: json(limits.settingsBytes) }),
   v.object({ type: v.literal('ice'), iceServers: iceServersSchema }),
-  /** From a neighbour, stamped by the server. */
+  /** From a neighbour, or between a rank and who watches; stamped by the server. */
   v.object({
     type: v.literal('reach'),
     from: memberIdSchema,
+    /** It went to all who watch. */
+    toWatchers: v.optional(v.boolean()),
     box: v.pipe(v.string(), v.maxLength(limits.boxChars)),
   }),
   /** From the maker, which has removed a member: as `reach`. */

@@ -21,6 +21,8 @@ export interface Member {
   readonly isFurther: boolean
   /** Of its boxes between runs. */
   readonly reaches: TokenBucket
+  /** Of those to and from who watches. */
+  readonly watchBoxes: TokenBucket
   /** Key of the elastic run that it was in when it came back, until that has ended or this tab is assigned to another. */
   cameInRun?: string | undefined
   /** Key of the elastic run that it has said `out` of, until it is linked again: what was decided before may still name it. */

@@ -95,7 +95,7 @@ export class Newcomers {
     const byFailures = [...room.members()].sort((a, b) => failuresOf(a) - failuresOf(b))
     for (const one of byFailures) {
       const { id, connectionId } = one
-      const isOutside = !this.run.isFree(one) || this.leftOut.has(id)
+      const isOutside = one.info.watches || !this.run.isFree(one) || this.leftOut.has(id)
       if (connectionId === null || isOutside) continue
       const atOnce = Math.max(1, newcomersAtOnce >> (2 * failuresOf(one)))
       if (all.length - before >= atOnce) break

@@ -137,16 +137,20 @@ export class RoomRun {
     return `rank ${rank} (${this.ranks[rank].info.name})`
   }
 
-  start({ links }: LinkPlan, settings: JsonValue, isElastic: boolean): void {
+  start(
+    members: readonly Member[],
+    { links }: LinkPlan,
+    settings: JsonValue,
+    isElastic: boolean,
+  ): void {
     const { room } = this
     this.state = 'assigned'
     this.reached = undefined
     this.away = null
     this.settings = settings
     this.key = isElastic ? toHex(room.env.random(8)) : null
-    const members = [...room.members()]
-    for (const one of members) one.cameInRun = undefined
-    this.assign(members, links)
+    for (const one of room.members()) one.cameInRun = undefined
+    this.assign([...members], links)
   }
 
   /** Ranks of a run that begins get their links, in a new epoch. */

@@ -204,7 +204,8 @@ export class Room {
       !this.members.some((one) => one.id === id) && this.run.maySit(id, token)
     const id = again && isFree(again) ? again.id : toHex(env.random(8))
     const reaches = new TokenBucket(env, limits.reachesPerSec, limits.reachBurst)
-    const member: Member = { id, info, connectionId: null, token, isFurther, reaches }
+    const watchBoxes = new TokenBucket(env, limits.watchBoxesPerSec, limits.watchBoxBurst)
+    const member: Member = { id, info, connectionId: null, token, isFurther, reaches, watchBoxes }
     this.members.push(member)
     return member
   }
@@ -224,6 +225,11 @@ export class Room {
   mustAsk(token: string | undefined): boolean {
     const isKnown = token !== undefined && this.known.has(token)
     return !isKnown && this.members.some((one) => one.connectionId)
+  }
+
+  /** Those who take part in runs. */
+  private get ranked(): Member[] {
+    return this.members.filter(({ info }) => !info.watches)
   }
 
   /** The first member; there is none in a room of guests. */
@@ -324,8 +330,9 @@ export class Room {
   /** A message of a member, other than those by which it came; it may say it (rights.ts). */
   receive(member: Member, message: RoomMessage): void {
     if (message.type === 'update') {
-      const { name, hidden } = member.info
+      const { name, hidden, watches } = member.info
       this.describe(member, message.info)
+      if (member.info.watches !== watches) this.run.memberCame()
       // What a tab measures of itself is no sign of a person.
       if (message.info.name !== name || message.info.hidden !== hidden) this.watchIdle()
       this.lobbyChanged(true)
@@ -365,18 +372,30 @@ export class Room {
     return null
   }
 
-  /** To a neighbour in the ring alone: what has crossed a change of the room is dropped. */
+  /** Between a rank and who watches, or between runs to a neighbour in the ring alone: what has crossed a change of the room is dropped. */
   private passReach(from: Member, { to, box }: MessageOf<'reach'>): void {
-    if (this.run.isOn) return
-    const at = this.members.indexOf(from)
-    const isNear = (index: number) => this.members[index].id === to
-    const near = ringNeighbours(at, this.members.length).find(isNear)
-    if (near === undefined) return
-    if (from.reaches.take()) {
-      this.send(this.members[near], { type: 'reach', from: from.id, box })
+    const { limits } = this.host
+    const other = this.members.find(({ id }) => id === to)
+    if (to === null || from.info.watches || other?.info.watches) {
+      if (!from.watchBoxes.take()) return
+      const toWatchers = to === null
+      const all = toWatchers
+        ? this.members.filter(({ info }) => info.watches)
+        : other
+          ? [other]
+          : []
+      for (const one of all)
+        this.send(one, { type: 'reach', from: from.id, ...(toWatchers && { toWatchers }), box })
       return
     }
-    const { reachesPerSec, reachBurst } = this.host.limits
+    const { ranked } = this
+    const near = ringNeighbours(ranked.indexOf(from), ranked.length).map((at) => ranked[at])
+    if (this.run.isOn || !other || !near.includes(other)) return
+    if (from.reaches.take()) {
+      this.send(other, { type: 'reach', from: from.id, box })
+      return
+    }
+    const { reachesPerSec, reachBurst } = limits
     const text = `at most ${reachesPerSec} messages a second to neighbours and ${reachBurst} at once are allowed. Do not send data through signaling.`
     this.refuse(from, 'too-many', text, 'reach')
   }
@@ -414,8 +433,13 @@ export class Room {
   }
 
   private start(member: Member, { settings, isElastic = false }: MessageOf<'start'>): void {
-    const { members, run } = this
+    const { ranked: members, run } = this
     if (!this.isWaiting(member, 'start', 'Start after this run.')) return
+    if (members.length === 0) {
+      const text = 'everyone in the room watches. Start once somebody takes part.'
+      this.refuse(member, 'wrong-state', text, 'start')
+      return
+    }
     // Links across the ring are for members that decide who trains on: without that a lost one would end the run.
     const edges = isElastic ? undefined : edgesBySize(members.length)
     const plan = planFor(members, this.host.relay !== null, edges)
@@ -424,7 +448,7 @@ export class Room {
       return
     }
     this.propose(settings)
-    run.start(plan, settings, isElastic)
+    run.start(members, plan, settings, isElastic)
   }
 
   /** There is news. A member that is alone between runs leaves when none has come for long: the tab may be forgotten, and its room one of few. */
@@ -461,11 +485,13 @@ export class Room {
     if (this.hasUpdates) this.updatesSentAtMs = this.host.env.now()
     this.hasUpdates = false
     const { state, epoch, ballot, reached } = this.run
-    const members = this.members.map((one) => {
+    const listed = (one: Member) => {
       const rank = this.run.rankOf(one)
       const attached = one.connectionId !== null
       return { id: one.id, ...one.info, rank: rank < 0 ? null : rank, attached }
-    })
+    }
+    const members = this.ranked.map(listed)
+    const watchers = this.members.filter(({ info }) => info.watches).map(listed)
     const maker = this.members[0].id
     const run = {
       state,
@@ -475,7 +501,8 @@ export class Room {
     }
     this.tellAsks()
     for (const one of this.members) {
-      this.send(one, { type: 'lobby', ...run, maker, members })
+      const others = watchers.length > 0 && { watchers }
+      this.send(one, { type: 'lobby', ...run, maker, members, ...others })
     }
   }
 

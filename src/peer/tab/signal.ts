@@ -28,7 +28,7 @@ export interface SignalEvents {
   assign: Assignment
   /** A neighbour's sealed signal, opened. Signals of one neighbour come in the order in which they were sent. */
   signal: { epoch: number; from: number; attempt: number; data: unknown }
-  /** A neighbour's message between runs, opened; in the order in which it was sent. */
+  /** Message of a neighbour between runs, or between a rank and who watches, opened; in the order in which it was sent. */
   reach: { from: string; data: unknown }
   /** The maker's message to the others as it removed a member, opened. */
   moved: { data: unknown }
@@ -76,6 +76,9 @@ export interface SignalOptions extends RoomOptions, Reconnecting {
   /** Loads what a run needs; awaited before the event `assign` and all that follow it. */
   loadRuns?: () => Promise<unknown>
 }
+
+/** All of them, as the receiver of a box. */
+const toWatchers = 'watchers'
 
 /** The signaling address of the page's own server. */
 export function signalUrl(page: { protocol: string; host: string }): string {
@@ -265,10 +268,13 @@ export class SignalClient {
     }
   }
 
-  /** Seals `data` for a neighbour in the ring and sends it, between runs; it comes in order, or is dropped where the room has changed. */
-  reach(to: string, data: JsonValue): void {
+  /**
+   * Seals `data` and sends it: to a neighbour in the ring, between runs; to who watches, or all of them (null); to a rank for who watches. It comes
+   * in order, or is dropped where the room has changed, and to who watches where it is too much.
+   */
+  reach(to: string | null, data: JsonValue): void {
     const { connection } = this
-    const sealed = connection.secret?.seal({ from: this.id, to }, data)
+    const sealed = connection.secret?.seal({ from: this.id, to: to ?? toWatchers }, data)
     if (!sealed) return
     this.outbox = this.outbox.then(async () => {
       connection.send({ type: 'reach', to, box: await sealed })
@@ -382,7 +388,9 @@ export class SignalClient {
       case 'reach':
       case 'moved': {
         const { type, from, box } = message
-        const data = await this.connection.secret?.open({ from, to: this.id }, box)
+        const isToAll = type === 'reach' && message.toWatchers
+        const to = isToAll ? toWatchers : this.id
+        const data = await this.connection.secret?.open({ from, to }, box)
         if (type === 'reach') this.emit('reach', { from, data })
         else this.emit('moved', { data })
         return

@@ -6,18 +6,19 @@ import { formatMany } from '../parts/format.ts'
 import { Panel } from '../parts/panel.tsx'
 import type { Acts } from '../state/acts.ts'
 import { huesOf } from '../state/hues.ts'
-import { isMaker, tabCount } from '../state/room-facts.ts'
+import { everyone, isMaker, tabCount } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { Invite } from './invite.tsx'
 import { MemberActs } from './member-acts.tsx'
 import { type Fact, roundTrips, speedOf, tabMates } from './member-words.ts'
+import { WatchAct } from './watch-act.tsx'
 
 /** A longer list has a separate panel before a run, and scrolls within itself in one. */
 const maxInRoom = 6
 
 /** Returns whether the members have a separate panel: there are many, and no run to show. */
 export const haveOwnPanel = ({ lobby, run }: Snapshot): boolean =>
-  run === null && (lobby?.members.length ?? 0) > maxInRoom
+  run === null && everyone(lobby).length > maxInRoom
 
 /** Who is in the room, and how others get in. */
 export function Members({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
@@ -25,12 +26,12 @@ export function Members({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
   const members = lobby?.members ?? []
   const isOn = isSealed(snapshot)
   const tabs = lobby ? tabCount(lobby) : 0
-  const isLong = members.length > maxInRoom
+  const isLong = everyone(lobby).length > maxInRoom
   return (
     <Panel id="room" title="Room" aside={asideOf(tabs, members.length)}>
       <Invite invite={inviteLink(snapshot)} server={server} isAlone={tabs === 1 && !isOn} />
       {isMaker(snapshot) && <AskList asks={snapshot.asks} acts={acts} />}
-      {isLong && <p class="counts">{countsOf(members)}</p>}
+      {isLong && <p class="counts">{countsOf(everyone(lobby))}</p>}
       {haveOwnPanel(snapshot) ? null : isLong ? (
         // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, by the keyboard too
         <section class="many-members" tabIndex={0} aria-label="Members, scrollable list">
@@ -39,6 +40,7 @@ export function Members({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
       ) : (
         <MemberList snapshot={snapshot} acts={acts} />
       )}
+      <WatchAct snapshot={snapshot} acts={acts} />
       {!lobby && <p class="quiet">Members appear here once this tab is in the room.</p>}
       {!haveOwnPanel(snapshot) && <MeasuredNote members={members} />}
     </Panel>
@@ -47,7 +49,7 @@ export function Members({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
 
 /** All members side by side, where they are many. */
 export function MembersPanel({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
-  const members = snapshot.lobby?.members ?? []
+  const members = everyone(snapshot.lobby)
   return (
     <Panel id="members" title="Members" aside={countsOf(members)}>
       <div class="many-members side-by-side">
@@ -71,13 +73,15 @@ const isSealed = ({ lobby }: Snapshot): boolean =>
 
 export function MemberList({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   const { lobby, ownId, hasRelay } = snapshot
-  const members = lobby?.members ?? []
+  const members = everyone(lobby)
   const isOn = isSealed(snapshot)
   const mates = tabMates(members)
-  const ways = roundTrips(members, hasRelay)
+  const ways = roundTrips(lobby?.members ?? [], hasRelay)
   const hueOf = huesOf(snapshot)
   // Ranks are given in order of joining when a run starts.
-  const places = members.map((member, index) => (isOn ? member.rank : index))
+  const places = members.map((member, index) =>
+    member.watches ? null : isOn ? member.rank : index,
+  )
   return (
     <ul class="members" aria-label="Members">
       {members.map((member, index) => (
@@ -90,7 +94,7 @@ export function MemberList({ snapshot, acts }: { snapshot: Snapshot; acts: Acts 
           isYou={member.id === ownId}
           isMaker={member.id === lobby?.maker}
           mate={mates[index]}
-          ways={ways[index]}
+          ways={ways[index] ?? []}
           matePlace={mates[index] && places[members.indexOf(mates[index])]}
           ranks={mates.filter((mate) => mate === member).length + 1}
           acts={mates[index] ? null : <MemberActs {...{ member, snapshot, acts }} />}
@@ -107,7 +111,8 @@ function countsOf(members: readonly LobbyMember[]): string {
     return found > 0 ? [`${found} ${words}`] : []
   }
   return [
-    formatMany(members.length, 'rank'),
+    formatMany(members.filter(({ watches }) => !watches).length, 'rank'),
+    ...count(({ watches }) => watches === true, 'watching'),
     ...count(({ hidden }) => hidden, 'hidden'),
     ...count(({ adapter }) => adapterWords(adapter).isSoftware, 'on software'),
     ...count(({ attached }) => !attached, 'detached'),
@@ -141,7 +146,9 @@ interface MemberProps {
 
 function Member(props: MemberProps) {
   const { member, hue, place, isSealed, isYou, isMaker, mate, matePlace, ways, ranks, acts } = props
-  const rank = place === null ? 'waiting for the next run' : `rank ${place}`
+  const waits = member.watches ? 'watching' : 'waiting'
+  const rank =
+    place !== null ? `rank ${place}` : member.watches ? waits : 'waiting for the next run'
   return (
     <li
       class="member"
@@ -163,7 +170,7 @@ function Member(props: MemberProps) {
           {isYou && <span class="badge you">you</span>}
           {isMaker && <span class="badge">host</span>}
           {ranks > 1 && <span class="badge">one tab, {ranks} ranks</span>}
-          {place === null && <span class="badge">waiting</span>}
+          {place === null && <span class="badge">{waits}</span>}
           {member.hidden && !mate && (
             <span class="badge" title="The tab is in the background; it keeps training">
               hidden

@@ -4,10 +4,11 @@ import { inviteLink } from '../experiment/experiment-link.ts'
 import { formatMany } from '../parts/format.ts'
 import type { Acts } from '../state/acts.ts'
 import { huesOf, initialsOf, personOf } from '../state/hues.ts'
-import { isRoomOn, tabCount } from '../state/room-facts.ts'
+import { everyone, isRoomOn, tabCount } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { Invite } from './invite.tsx'
 import { MeasuredNote, MemberList } from './members.tsx'
+import { WatchAct } from './watch-act.tsx'
 
 /** Who is here as one line, and how others get in; opened, each with what it computes on and what the host can do with it. */
 export function People({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
@@ -29,6 +30,7 @@ export function People({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
         <Avatars snapshot={snapshot} />
         {toggle('members', formatMany(tabs, 'tab'))}
         {toggle('invite', 'Invite people')}
+        <WatchAct snapshot={snapshot} acts={acts} />
       </div>
       {open === 'invite' && (
         <div class="people-part">
@@ -50,7 +52,7 @@ export function People({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
 }
 
 /** By what a person's mark differs, the most important first: they hold the others, or take no part. Of several ranks' the first counts. */
-const standings = ['gone', 'silent', 'paused', 'waiting', 'here'] as const
+const standings = ['gone', 'silent', 'paused', 'waiting', 'here', 'watching'] as const
 type Standing = (typeof standings)[number]
 
 const marks: Readonly<Record<Standing, string>> = {
@@ -59,6 +61,7 @@ const marks: Readonly<Record<Standing, string>> = {
   paused: '‖',
   waiting: '…',
   here: '',
+  watching: '◉',
 }
 
 const standingWords: Readonly<Record<Standing, string>> = {
@@ -67,13 +70,14 @@ const standingWords: Readonly<Record<Standing, string>> = {
   paused: 'has paused the run',
   waiting: 'waits for a place in the run',
   here: '',
+  watching: 'watches',
 }
 
 function Avatars({ snapshot }: { snapshot: Snapshot }) {
   const { lobby, ownId } = snapshot
   const hueOf = huesOf(snapshot)
-  const own = lobby?.members.find(({ id }) => id === ownId)
-  const maker = lobby?.members.find(({ id }) => id === lobby.maker)
+  const own = everyone(lobby).find(({ id }) => id === ownId)
+  const maker = everyone(lobby).find(({ id }) => id === lobby?.maker)
   return (
     <ul class="avatars" aria-label="Who is here">
       {peopleOf(snapshot).map(({ member, standing, ranks }) => {
@@ -112,7 +116,7 @@ interface Person {
 export function peopleOf(snapshot: Snapshot): Person[] {
   const { lobby, run } = snapshot
   const isOn = isRoomOn(snapshot)
-  const members = lobby?.members ?? []
+  const members = everyone(lobby)
   const ownRun = run && !run.end ? run : null
   const idsOf = (ranks: readonly number[] = []) => ranks.map((rank) => ownRun?.members[rank]?.id)
   const silent = idsOf(ownRun?.silent)
@@ -126,16 +130,18 @@ export function peopleOf(snapshot: Snapshot): Person[] {
     people.set(personOf(member), { member, ...before, standing, ranks })
   }
   for (const member of members) {
-    const { id, attached, rank } = member
+    const { id, attached, rank, watches } = member
     const standing = !attached
       ? 'gone'
-      : silent.includes(id)
-        ? 'silent'
-        : pausing.includes(id)
-          ? 'paused'
-          : isOn && rank === null
-            ? 'waiting'
-            : 'here'
+      : watches
+        ? 'watching'
+        : silent.includes(id)
+          ? 'silent'
+          : pausing.includes(id)
+            ? 'paused'
+            : isOn && rank === null
+              ? 'waiting'
+              : 'here'
     add(member, standing)
   }
   for (const member of left) add(member, 'gone')

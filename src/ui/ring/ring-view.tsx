@@ -47,7 +47,8 @@ export function RingView({ snapshot, isOfPeople = false }: RingViewProps) {
   const ownRun = isWaitingForNext(snapshot) ? null : run
   const edges = ringOf(members, snapshot.hasRelay, ownRun ?? undefined)
   const chords = chordsOf(members, snapshot.hasRelay, ownRun ?? undefined)
-  const own = ownRun ? ownRun.rank : members.findIndex(({ id }) => id === snapshot.ownId)
+  const own =
+    ownRun && !ownRun.isWatched ? ownRun.rank : members.findIndex(({ id }) => id === snapshot.ownId)
   const gone = new Set(goneRanks(snapshot))
   const unreached = unreachedRanks(snapshot)
   const isCut = (from: number, to: number) =>

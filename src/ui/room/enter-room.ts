@@ -3,9 +3,10 @@ import { SignalError } from '../../peer/room/refusals.ts'
 import { formatFragment, newRoomLink, type RoomLink } from '../../peer/room/secret.ts'
 import { givenData } from '../../trainer/settings/config.ts'
 import { toHex } from '../../util/env.ts'
-import { endFactsOf, messageOf, toError } from '../../util/errors.ts'
+import { endFactsOf, messageOf, TabringError, toError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import { exportTrace, isTracing } from '../../util/spans.ts'
+import type { AdapterFacts } from '../../worker/api.ts'
 import type { StartWorker } from '../../worker/page/client.ts'
 import { bytesSentIn, RoomMember, type RoomMemberOptions } from '../../worker/page/member.ts'
 import type { MemberEvent, RunEnd } from '../../worker/page/member-events.ts'
@@ -21,6 +22,7 @@ import {
   checkedDraft,
   checkedWithout,
   isMaker,
+  isWatching,
   withTabs,
   withTrust,
 } from '../state/room-facts.ts'
@@ -38,6 +40,7 @@ import { watchTests } from './long-tests.ts'
 import type { MoreRanks } from './more-ranks.ts'
 import { stopRun } from './stop-run.ts'
 import { speedOfTab } from './tab-speed.ts'
+import type { Watching } from './watching.ts'
 
 /** From a change of the settings until it is sent to the others; a person may still be typing. units: ms. */
 const proposeAfterMs = 150
@@ -70,11 +73,23 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     more?.close()
     dispatch({ type: 'outside', trouble: troubleOf(error) })
   }
+  let watching: Promise<Watching> | undefined
+  const withWatching = <T>(act: (watching: Watching) => T): Promise<T> => {
+    watching ??= loadPart('Watching', async () => {
+      const { Watching } = await import('./watching.ts')
+      return new Watching(store, member, (name, input) => member.compute.query(name, input))
+    })
+    return watching.then(act)
+  }
   const take = (event: MemberEvent): void => {
     switch (event.type) {
+      case 'watchWord':
+        void withWatching((it) => it.take(event.from, event.said))
+        break
       case 'lobby': {
         const wasMaker = isMaker(store.snapshot)
         dispatch(event)
+        if (watching || isWatching(store.snapshot)) void withWatching((it) => it.roomIs())
         if (!wasMaker && isMaker(store.snapshot)) showInAddress()
         propose()
         break
@@ -148,9 +163,17 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
 
   const enter = async () => {
     try {
-      const adapter = await member.open()
-      dispatch({ type: 'deviceOpened', adapter })
+      let noDevice: Error | undefined
+      const adapter = await member.open().catch((thrown): AdapterFacts => {
+        if (!(thrown instanceof TabringError && thrown.code === 'gpu.unavailable')) throw thrown
+        noDevice = thrown
+        return withoutDevice
+      })
+      dispatch({ type: 'deviceOpened', adapter, noDevice: noDevice?.message })
+      if (ranks === 0 || noDevice) member.update({ watches: true })
       await member.join(adapter)
+      // Alone it would watch nobody.
+      if (noDevice && isMaker(store.snapshot)) throw noDevice
       // With all its ranks: a run that began earlier would leave some out.
       if (ranks > 1) {
         const part = await loadPart('the ranks of this tab', () => import('./more-ranks.ts'))
@@ -277,7 +300,12 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       dispatch({ type: 'stepping', isStepping: true })
       member.oneStep()
     },
+    watch(watches) {
+      member.watch(watches)
+      more?.update({ watches })
+    },
     async query(name, input, rank = member.rank ?? 0) {
+      if (store.snapshot.run?.isWatched) return withWatching((it) => it.query(name, input))
       const asked = rank === member.rank ? member : more?.at(rank)
       if (asked) return asked.compute.query(name, input)
       throw new Error(`Rank ${rank} of this tab has left the room. Choose another rank.`)
@@ -321,6 +349,17 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       return isKept
     },
   }
+}
+
+/** Stands for the device of a tab that can compute nothing. */
+const withoutDevice: AdapterFacts = {
+  vendor: '',
+  architecture: '',
+  description: 'computes nothing',
+  isSoftware: false,
+  hasF16: false,
+  hasSubgroups: false,
+  hasTimestamps: false,
 }
 
 const endAction = (end: RunEnd): Action =>

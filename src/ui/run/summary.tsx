@@ -64,7 +64,9 @@ export function Summary({ snapshot, run, ending, acts }: SummaryProps) {
       </dl>
       <p class="acts">
         <SaveAct snapshot={snapshot} acts={acts} />
-        <DownloadAct run={run} acts={acts} words="Download weights (.safetensors)" />
+        {!run.isWatched && (
+          <DownloadAct run={run} acts={acts} words="Download weights (.safetensors)" />
+        )}
         {config?.exact && <LogAct acts={acts} />}
         {acts.saveTrace && (
           <button type="button" onClick={acts.saveTrace}>

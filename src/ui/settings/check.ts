@@ -56,7 +56,7 @@ export function checkDraft(
     const { key } = setting
     if (key === 'ranks') {
       const isWrong = draft.ranks !== String(ranksOf(draft))
-      if (isWrong) errors.ranks = correction('Enter', `1 to ${maxRanks}`, draft.ranks)
+      if (isWrong) errors.ranks = correction('Enter', `0 to ${maxRanks}`, draft.ranks)
       continue
     }
     const value = fromText(setting, draft[key])

@@ -65,10 +65,10 @@ export function resetDraft(
   return { ...fresh, transport, ranks: String(ranks) }
 }
 
-/** With how many ranks a draft's tab enters the room; a wrong number counts as one. */
+/** With how many ranks a draft's tab enters the room, 0 to watch; a wrong number counts as one. */
 export function ranksOf({ ranks }: Draft): number {
   const count = Number(ranks)
-  return /^\d$/.test(ranks) && count >= 1 && count <= maxRanks ? count : 1
+  return /^\d$/.test(ranks) && count <= maxRanks ? count : 1
 }
 
 /** The links that a draft asks for; a wrong one counts as automatic. */

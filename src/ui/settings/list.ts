@@ -53,12 +53,12 @@ const ofTab = {
     doc: '`auto`, `fallback`, `webrtc`, `port`, `relay`: how this tab links to others',
   }),
   ranks: setting({
-    schema: v.optional(whole(1, maxRanks), 1),
+    schema: v.optional(whole(0, maxRanks), 1),
     label: 'Ranks in this tab',
-    hint: 'Each has its own compute worker; they share the GPU. 1 to 8.',
+    hint: 'Each has its own compute worker; they share the GPU. 0 to watch, or 1 to 8.',
     outlivesDemo: true,
     onResume: 'own',
-    doc: 'ranks in this tab, 1 to 8, each with its own worker on the same GPU',
+    doc: 'ranks in this tab, 1 to 8, each with its own worker on the same GPU; 0 to watch without one',
   }),
 }
 

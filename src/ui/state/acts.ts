@@ -31,6 +31,8 @@ export interface Acts {
   oneStep(): void
   /** An elastic run continues without the members that are missing. */
   continueWithout(): void
+  /** Takes no rank, or one again. */
+  watch(watches: boolean): void
   /** Saves a checkpoint of the run in this browser. */
   save(): void
   /** Asks a compute worker of this tab for a demo's look: that of `rank`, or of the rank that the page shows. */
@@ -84,6 +86,7 @@ export const idleActs: Acts = {
   stop: () => undefined,
   reset: () => undefined,
   letIn: () => undefined,
+  watch: () => undefined,
   handOver: () => undefined,
   remove: () => undefined,
   removeAndLock: () => undefined,

@@ -1,4 +1,5 @@
 import type { LobbyMember } from '../../peer/room/messages.ts'
+import { everyone } from './room-facts.ts'
 import type { Snapshot } from './snapshot.ts'
 
 /** Colours of people, of which theme/base.css has as many (`--run-0` and so on). */
@@ -14,7 +15,7 @@ export const personOf = ({ tab, id }: Person): string => tab ?? id
  * somebody leaves. As long as there are enough colours, each has another. Where two ids give one, tabs that know others may differ.
  */
 export function huesOf({ lobby, run }: Pick<Snapshot, 'lobby' | 'run'>): (who: Person) => string {
-  const people = new Set([...(lobby?.members ?? []), ...(run?.members ?? [])].map(personOf))
+  const people = new Set([...everyone(lobby), ...(run?.members ?? [])].map(personOf))
   const slots = new Map<string, number>()
   const taken = Array<number>(count).fill(0)
   for (const person of people) {

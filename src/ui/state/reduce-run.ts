@@ -29,6 +29,8 @@ export type RunAction = Extract<
 
 /** The run after `action`. */
 export function reduceRun(run: Run, action: RunAction): Run {
+  // This tab's part in it is over.
+  if (run.isWatched) return run
   if (action.type === 'download' || action.type === 'saving') {
     if (action.runId !== run.id) return run
     return action.type === 'saving'

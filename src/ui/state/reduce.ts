@@ -35,7 +35,12 @@ function withPast(snapshot: Snapshot): Snapshot {
 function reduceRest(snapshot: Snapshot, action: Action): Snapshot {
   switch (action.type) {
     case 'deviceOpened':
-      return { ...snapshot, stage: 'entering', adapter: action.adapter }
+      return {
+        ...snapshot,
+        stage: 'entering',
+        adapter: action.adapter,
+        noDevice: action.noDevice ?? null,
+      }
     case 'entered':
       // It may have been removed again while the rest of its ranks came in.
       return snapshot.stage === 'outside'
@@ -56,6 +61,8 @@ function reduceRest(snapshot: Snapshot, action: Action): Snapshot {
       return { ...snapshot, proposed: action.config }
     case 'assigned':
       return { ...snapshot, refusal: null, run: nextRun(snapshot, action) }
+    case 'watched':
+      return { ...snapshot, run: action.run }
     case 'server':
       return { ...snapshot, server: action.facts }
     case 'serverLost':

@@ -15,14 +15,21 @@ export function settingsOfRoom(snapshot: Snapshot): TrainConfig | null {
   return isRunning(snapshot) ? own : (proposed ?? own)
 }
 
+/** All in the room: who is, or can be, a rank, then who watches. */
+export const everyone = (lobby: Lobby | null): readonly LobbyMember[] =>
+  lobby ? [...lobby.members, ...(lobby.watchers ?? [])] : []
+
 /** How many tabs the members are of: the ranks of one tab are several members. */
-export function tabCount({ members }: Lobby): number {
-  return new Set(members.map(({ tab, id }) => tab ?? id)).size
+export function tabCount(lobby: Lobby): number {
+  return new Set(everyone(lobby).map(({ tab, id }) => tab ?? id)).size
 }
 
 export function ownMember({ lobby, ownId }: Snapshot): LobbyMember | null {
-  return lobby?.members.find(({ id }) => id === ownId) ?? null
+  return everyone(lobby).find(({ id }) => id === ownId) ?? null
 }
+
+/** Returns whether this tab takes no rank. */
+export const isWatching = (snapshot: Snapshot): boolean => ownMember(snapshot)?.watches === true
 
 export function isMaker({ lobby, ownId }: Snapshot): boolean {
   return lobby !== null && lobby.maker === ownId
@@ -33,7 +40,7 @@ export const canManage = (snapshot: Snapshot): boolean =>
   isMaker(snapshot) && snapshot.serverLost === null && !snapshot.isMoving
 
 export function makerName({ lobby }: Snapshot): string {
-  return lobby?.members.find(({ id }) => id === lobby.maker)?.name ?? 'the host'
+  return everyone(lobby).find(({ id }) => id === lobby?.maker)?.name ?? 'the host'
 }
 
 /**
@@ -49,7 +56,8 @@ export function isInCharge(snapshot: Snapshot): boolean {
   const { run } = snapshot
   const own = run?.members[run.rank]
   const who = inCharge(snapshot)
-  return own !== undefined && (who === own || (own.tab !== undefined && who?.tab === own.tab))
+  if (!own || run?.isWatched) return false
+  return who === own || (own.tab !== undefined && who?.tab === own.tab)
 }
 
 /** Returns whether this tab may change settings of the run under way. */
@@ -58,7 +66,7 @@ export const canChange = (snapshot: Snapshot): boolean =>
 
 /** Where a person has to decide whether the run continues, that person may also end it. */
 export const canStop = (snapshot: Snapshot): boolean =>
-  isInCharge(snapshot) || (snapshot.run?.undecided ?? null) !== null
+  isInCharge(snapshot) || (!snapshot.run?.isWatched && (snapshot.run?.undecided ?? null) !== null)
 
 export const nameInCharge = (snapshot: Snapshot): string =>
   inCharge(snapshot)?.name ?? makerName(snapshot)
@@ -71,7 +79,7 @@ export const checkedDraft = (
 
 /** These members, and all others of their tabs. */
 export function withTabs({ lobby }: Snapshot, ids: readonly string[]): LobbyMember[] {
-  const members = lobby?.members ?? []
+  const members = everyone(lobby)
   const tabs = members.flatMap(({ id, tab }) => (tab && ids.includes(id) ? [tab] : []))
   return members.filter(({ id, tab }) => ids.includes(id) || (tab && tabs.includes(tab)))
 }

@@ -38,6 +38,8 @@ export interface Run {
   readonly epoch: number
   readonly rank: number
   readonly worldSize: number
+  /** True if this tab has no rank in it: all is as the rank `rank` sees it. */
+  readonly isWatched: boolean
   /** True if the run was on when this tab got its rank. */
   readonly joins: boolean
   readonly members: Assignment['members']
@@ -201,6 +203,7 @@ export function newRun(
     epoch,
     rank,
     worldSize,
+    isWatched: false,
     joins: run !== undefined && run !== epoch,
     members,
     peers: links.map(({ peerRank }) => peerRank),

@@ -8,7 +8,7 @@ import type { Snapshot } from './snapshot.ts'
 
 /** This tab can save the run in its browser: while steps are made, in a pause, and behind the last step. */
 export function canSave({ run, stage }: Snapshot): boolean {
-  if (stage !== 'inside' || !run?.config || !canBeSaved(run.config)) return false
+  if (stage !== 'inside' || !run?.config || run.isWatched || !canBeSaved(run.config)) return false
   return run.end ? run.end.kind === 'finished' : makesSteps(run) && !run.isStopping
 }
 

@@ -34,6 +34,8 @@ export interface Snapshot {
   readonly server: ServerFacts | null
   readonly name: string
   readonly adapter: AdapterFacts | null
+  /** Why this tab can compute nothing; null where it can. */
+  readonly noDevice: string | null
   readonly ownId: string | null
   readonly lobby: Lobby | null
   /** The host who has been asked to let this tab in. */
@@ -78,11 +80,14 @@ export interface Snapshot {
 }
 
 /** Events of this tab that change the page as they come. */
-type TabEvent = Exclude<MemberEvent, { error: Error } | { type: 'assigned' | 'ended' | 'moved' }>
+type TabEvent = Exclude<
+  MemberEvent,
+  { error: Error } | { type: 'assigned' | 'ended' | 'moved' | 'watchWord' }
+>
 
 export type Action =
   | TabEvent
-  | { type: 'deviceOpened'; adapter: AdapterFacts }
+  | { type: 'deviceOpened'; adapter: AdapterFacts; noDevice?: string }
   | { type: 'entered'; hasRelay: boolean }
   | { type: 'outside'; trouble: Trouble }
   | RunsAction
@@ -103,6 +108,8 @@ export type Action =
   | { type: 'moving'; isMoving: boolean }
   | { type: 'moved'; invite: string }
   | { type: 'reset' }
+  /** What a rank shows this tab, which has none. */
+  | { type: 'watched'; run: Run | null }
   // Of a run that another may have followed meanwhile.
   | { type: 'download'; runId: string; download: Download }
   | { type: 'saving'; runId: string; saving: Saving; file?: SavedFile }
@@ -139,6 +146,7 @@ export function begin({
     server: null,
     name,
     adapter: null,
+    noDevice: null,
     ownId: null,
     lobby: null,
     askedHost: null,

@@ -19,7 +19,7 @@ export type Wait =
 export function waitOf(snapshot: Snapshot): Wait | null {
   const { run, lobby, proposed, hasRelay } = snapshot
   const own = ownMember(snapshot)
-  if (!lobby || !own || !isWaitingForNext(snapshot)) return null
+  if (!lobby || !own || own.watches || !isWaitingForNext(snapshot)) return null
   const ended = run && !run.isPast ? endOf(run) : null
   if (ended?.is === 'barred') return ended
   const ranks = lobby.members.filter(({ rank }) => rank !== null)

@@ -13,6 +13,7 @@ import {
   canStart,
   checkedDraft,
   isMaker,
+  isWatching,
   makerName,
   tabCount,
 } from '../state/room-facts.ts'
@@ -63,7 +64,8 @@ export function statusOf(snapshot: Snapshot): Status {
       text: 'Checking the key of the room with the server.',
     }
   }
-  if (run && isRunning(snapshot)) return runningStatus(snapshot, run)
+  if (run && isRunning(snapshot))
+    return run.isWatched ? watchedStatus(run) : runningStatus(snapshot, run)
   if (serverLost !== null) {
     const then =
       'This tab rejoins the room when the server is back: check that npm start is still running.'
@@ -171,6 +173,13 @@ function endedWords(run: Run | null): string {
   if (run?.end?.kind === 'finished') return 'The run has finished. '
   if (run?.end?.kind !== 'stopped') return ''
   return `${stoppedBy(run.end.text)} stopped the run at step ${run.step}. `
+}
+
+/** Of a run in which this tab has no rank. */
+function watchedStatus(run: Run): Status {
+  const title = run.paused ? 'Paused' : phaseTitles[run.phase === 'evaluate' ? 'train' : run.phase]
+  const text = `This tab watches ${formatMany(run.worldSize, 'rank')}.${changeWords(run)}`
+  return { tone: run.paused ? 'idle' : 'busy', title, text }
 }
 
 function runningStatus(snapshot: Snapshot, run: Run): Status {
@@ -394,7 +403,7 @@ function lobbyStatus(snapshot: Snapshot): Status {
     return {
       tone: 'idle',
       title: `Waiting for ${makerName(snapshot)} to start`,
-      text: `${formatMany(tabs, 'tab')} in the room. Keep this one open.`,
+      text: `${formatMany(tabs, 'tab')} in the room. ${isWatching(snapshot) ? 'This tab watches.' : 'Keep this one open.'}`,
     }
   }
   const checked = checkedDraft(snapshot)

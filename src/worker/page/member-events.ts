@@ -2,6 +2,7 @@ import type { Asks, AssignedLink, Assignment, Lobby } from '../../peer/room/mess
 import type { RoomLink } from '../../peer/room/secret.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
 import type { RunError } from '../../util/errors.ts'
+import type { JsonValue } from '../../util/json-value.ts'
 import type { RunEvent, RunResult } from '../api.ts'
 import type { FormedLink } from './connect.ts'
 
@@ -33,6 +34,8 @@ export type MemberEvent =
   /** What the maker, another tab, would start now; null for settings that this page does not know. */
   | { type: 'proposed'; config: TrainConfig | null }
   | { type: 'assigned'; assignment: Assignment }
+  /** What a rank and who watches say to each other. */
+  | { type: 'watchWord'; from: string; said: JsonValue }
   | { type: 'ended'; end: RunEnd }
   /** The compute worker has ended: this tab has left the room and can take part no more. */
   | { type: 'dead'; error: Error }

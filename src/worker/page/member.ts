@@ -34,7 +34,7 @@ export const bytesSentIn = ({ result, links }: Extract<RunEnd, { ok: true }>): n
     : sumStats(links.flatMap(({ stats }) => stats ?? [])).bytesSent
 
 /** What a page may change about its tab, in any room. */
-export type MemberChange = Partial<Pick<MemberInfo, 'name' | 'hidden' | 'adapter'>>
+export type MemberChange = Partial<Pick<MemberInfo, 'name' | 'hidden' | 'adapter' | 'watches'>>
 
 export interface RoomMemberOptions {
   /** What this page can train. */
@@ -220,7 +220,12 @@ export class RoomMember {
     on('assign', (assignment) => this.#assigned(assignment))
     on('gone', ({ id, hasLeft, ballot }) => this.#run?.gone(id, hasLeft, ballot))
     on('half', ({ key, ballot, first }) => this.#run?.firstHalf(key, ballot, first))
-    on('reach', (reach) => this.#measures?.receive(reach))
+    on('reach', (reach) => {
+      const { from, data } = reach
+      const word = Object(data)
+      if ('watch' in word) this.#report({ type: 'watchWord', from, said: word.watch })
+      else this.#measures?.receive(reach)
+    })
     on('start', ({ epoch, settings }) => this.#run?.start(epoch, settings))
     on('abort', (abort) => (this.#run ?? this.#past)?.abort(abort))
     on('finished', ({ epoch }) => this.#run?.finished(epoch))
@@ -420,6 +425,18 @@ export class RoomMember {
   update(change: MemberChange): void {
     this.#changes = { ...this.#changes, ...change }
     this.#tellRoom(change)
+  }
+
+  /** Takes no rank from now on, and leaves an elastic run; false: takes one again, in the next run or in an elastic one that is on. */
+  watch(watches: boolean): void {
+    this.update({ watches })
+    if (watches && this.#run?.continuesWithoutThis)
+      this.compute.leftOut('it only watches').catch(() => undefined)
+  }
+
+  /** To a rank from who watches, or to all who watch (null). */
+  sayWatch(to: string | null, said: JsonValue): void {
+    this.#client?.reach(to, { watch: said })
   }
 
   /** Does nothing before this tab is in. */

@@ -1,0 +1,52 @@
+import { expect, test } from 'vitest'
+import { reaches, says, stepOf } from '../../support/elastic-tabs.ts'
+import { button, invite, members, see, seeMembers } from '../../support/page-driver.ts'
+import { driveRooms } from '../../support/page-rooms.ts'
+
+// A tab without a rank sees what all see.
+
+const { served, openContext, openTab, lossWords } = driveRooms()
+
+test('a third tab watches two that train: steps go on, their loss is its loss, and the run keeps two ranks', async () => {
+  const context = await openContext()
+  const maker = await openTab(
+    context,
+    `${served.localUrl}?demo=playground&steps=100000&maxStepsPerSec=20`,
+  )
+  const link = new URL(await invite(maker))
+  const second = await openTab(context, link.href)
+  await seeMembers(maker, 2)
+  link.search = '?ranks=0'
+  const watcher = await openTab(context, link.href)
+  await seeMembers(maker, 3)
+  await says(watcher, /This tab watches\./)
+  await maker.bringToFront()
+  await button(maker, 'Start').click()
+  await reaches(watcher, 5)
+  const seen = await stepOf(watcher)
+  await reaches(watcher, seen + 20)
+  await says(watcher, /^This tab watches 2 ranks\./)
+  expect(await members(watcher).allTextContents()).toEqual(
+    expect.arrayContaining([expect.stringContaining('watching')]),
+  )
+  await watcher.bringToFront()
+  await expect.poll(() => watcher.locator('#demo canvas').count()).toBeGreaterThan(0)
+  // One that comes to the run as a rank, and becomes an onlooker again.
+  await button(watcher, 'Take part').click()
+  await says(maker, /joined: the run continued/)
+  await says(maker, /^3 ranks/)
+  await button(watcher, 'Watch only').click()
+  await says(maker, /^2 ranks .* left/)
+  await reaches(watcher, (await stepOf(maker)) + 5)
+  await watcher.close()
+  await reaches(maker, (await stepOf(maker)) + 5)
+  await says(maker, /^2 ranks/)
+  const late = await openTab(context, link.href)
+  await reaches(late, 5)
+  await maker.bringToFront()
+  await button(maker, 'Stop').click()
+  await Promise.all([maker, second].map((page) => see(page, 'Stopped')))
+  await see(late, 'Stopped')
+  expect(await stepOf(second)).toBe(await stepOf(maker))
+  expect(await lossWords(late)).toContain((await lossWords(maker))!.match(/[\d.]+$/)?.[0] ?? '')
+}, 300_000)
