@@ -4,6 +4,7 @@ import { adapterWords } from '../../util/adapter-words.ts'
 import { inviteLink } from '../experiment/experiment-link.ts'
 import { formatMany } from '../parts/format.ts'
 import { Panel } from '../parts/panel.tsx'
+import { useLoaded } from '../parts/use-loaded.ts'
 import type { Acts } from '../state/acts.ts'
 import { huesOf } from '../state/hues.ts'
 import { everyone, isMaker, tabCount } from '../state/room-facts.ts'
@@ -11,7 +12,6 @@ import type { Snapshot } from '../state/snapshot.ts'
 import { Invite } from './invite.tsx'
 import { MemberActs } from './member-acts.tsx'
 import { type Fact, roundTrips, speedOf, tabMates } from './member-words.ts'
-import { WatchAct } from './watch-act.tsx'
 
 /** A longer list has a separate panel before a run, and scrolls within itself in one. */
 const maxInRoom = 6
@@ -40,7 +40,7 @@ export function Members({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
       ) : (
         <MemberList snapshot={snapshot} acts={acts} />
       )}
-      <WatchAct snapshot={snapshot} acts={acts} />
+      <LateWatchAct snapshot={snapshot} acts={acts} />
       {!lobby && <p class="quiet">Members appear here once this tab is in the room.</p>}
       {!haveOwnPanel(snapshot) && <MeasuredNote members={members} />}
     </Panel>
@@ -58,6 +58,14 @@ export function MembersPanel({ snapshot, acts }: { snapshot: Snapshot; acts: Act
       <MeasuredNote members={members} />
     </Panel>
   )
+}
+
+/** For a guest alone. */
+export function LateWatchAct(props: { snapshot: Snapshot; acts: Acts }) {
+  const { lobby } = props.snapshot
+  const load = () => import('./watch-act.tsx')
+  const { part } = useLoaded('watching', load, lobby !== null && !isMaker(props.snapshot))
+  return part && <part.WatchAct {...props} />
 }
 
 export const MeasuredNote = ({ members }: { members: readonly LobbyMember[] }) =>

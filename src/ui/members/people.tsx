@@ -7,8 +7,7 @@ import { huesOf, initialsOf, personOf } from '../state/hues.ts'
 import { everyone, isRoomOn, tabCount } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { Invite } from './invite.tsx'
-import { MeasuredNote, MemberList } from './members.tsx'
-import { WatchAct } from './watch-act.tsx'
+import { LateWatchAct, MeasuredNote, MemberList } from './members.tsx'
 
 /** Who is here as one line, and how others get in; opened, each with what it computes on and what the host can do with it. */
 export function People({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
@@ -30,7 +29,7 @@ export function People({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
         <Avatars snapshot={snapshot} />
         {toggle('members', formatMany(tabs, 'tab'))}
         {toggle('invite', 'Invite people')}
-        <WatchAct snapshot={snapshot} acts={acts} />
+        <LateWatchAct snapshot={snapshot} acts={acts} />
       </div>
       {open === 'invite' && (
         <div class="people-part">

@@ -13,6 +13,7 @@ import type { MemberEvent, RunEnd } from '../../worker/page/member-events.ts'
 import { checkpointActs } from '../checkpoints/checkpoint-acts.ts'
 import { forgetKept } from '../demo/kept.ts'
 import { saveText, saveUrl } from '../parts/save-file.ts'
+import { append } from '../parts/series.ts'
 import { nameAskedKey, recall, remember } from '../parts/tab-memory.ts'
 import { runActs } from '../run/run-acts.ts'
 import { queryOf } from '../settings/query.ts'
@@ -26,7 +27,7 @@ import {
   withTabs,
   withTrust,
 } from '../state/room-facts.ts'
-import type { Download } from '../state/run.ts'
+import { type Download, newRun } from '../state/run.ts'
 import { isRunning } from '../state/run-facts.ts'
 import { continued } from '../state/save-facts.ts'
 import { readServerFacts } from '../state/server-facts.ts'
@@ -77,7 +78,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
   const withWatching = <T>(act: (watching: Watching) => T): Promise<T> => {
     watching ??= loadPart('Watching', async () => {
       const { Watching } = await import('./watching.ts')
-      return new Watching(store, member, (name, input) => member.compute.query(name, input))
+      return new Watching({ store, member, isWatching, newRun, append })
     })
     return watching.then(act)
   }
@@ -352,15 +353,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
 }
 
 /** Stands for the device of a tab that can compute nothing. */
-const withoutDevice: AdapterFacts = {
-  vendor: '',
-  architecture: '',
-  description: 'computes nothing',
-  isSoftware: false,
-  hasF16: false,
-  hasSubgroups: false,
-  hasTimestamps: false,
-}
+const withoutDevice = { description: 'computes nothing' } as AdapterFacts
 
 const endAction = (end: RunEnd): Action =>
   end.ok

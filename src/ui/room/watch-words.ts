@@ -37,6 +37,7 @@ export const textOf = (value: unknown): string =>
     if (one instanceof Map) return { $map: [...one] }
     if (!ArrayBuffer.isView(one)) return one
     const bytes = new Uint8Array(one.buffer, one.byteOffset, one.byteLength)
+    if (one instanceof Float32Array) return { $floats: toBase64Url(rounded(one)) }
     return { $array: one.constructor.name, bytes: toBase64Url(bytes) }
   })
 
@@ -46,9 +47,32 @@ export const valueIn = (text: string): unknown =>
     if (typeof one !== 'object' || one === null) return one
     if ('$number' in one) return Number(one.$number)
     if ('$map' in one) return new Map(one.$map)
+    if ('$floats' in one) return floatsOf(fromBase64Url(String(one.$floats)))
     const Kind = '$array' in one && arrays[one.$array as keyof typeof arrays]
     return Kind ? new Kind(fromBase64Url(String(one.bytes)).buffer) : one
   })
+
+/** The upper halves of floats: 8 bits of each are enough for a picture. */
+function rounded(floats: Float32Array): Uint8Array {
+  const bits = new Uint32Array(floats.slice().buffer)
+  // First all exponents, which compress, then the rest.
+  const bytes = new Uint8Array(2 * bits.length)
+  for (const [i, one] of bits.entries()) {
+    const upper = Math.min(one + 0x8000, 0xffff_ffff) >>> 16
+    bytes[i] = upper >>> 8
+    bytes[bits.length + i] = upper & 255
+  }
+  return bytes
+}
+
+function floatsOf(bytes: Uint8Array): Float32Array {
+  const count = bytes.length >> 1
+  const bits = Uint32Array.from(
+    { length: count },
+    (_, i) => (bytes[i] << 24) | (bytes[count + i] << 16),
+  )
+  return new Float32Array(bits.buffer)
+}
 
 /** Parts of a message; none where it is too long. */
 export async function partsOf(id: number, value: unknown): Promise<WatchPart[]> {

@@ -1,5 +1,5 @@
-import { append, type Series } from '../parts/series.ts'
-import { newRun, type Run } from '../state/run.ts'
+import type { append, Series } from '../parts/series.ts'
+import type { newRun, Run } from '../state/run.ts'
 
 /** What an onlooker gets of a run: pure, from two states of a rank's run to that of the onlooker's. */
 
@@ -46,14 +46,20 @@ function pointsSince(from: number, { xs, ys, length }: Series): Points {
   return { xs: at.map((i) => xs[i]), ys: at.map((i) => Number(ys[i].toPrecision(7))) }
 }
 
-/** A run of which nothing is known. */
-const nothing = newRun(0, {
-  assignment: { epoch: 0, rank: 0, worldSize: 1, members: [], links: [] },
-  startedAtMs: 0,
-})
+/** Makes runs and their curves. */
+export interface RunMaking {
+  readonly newRun: typeof newRun
+  readonly append: typeof append
+}
 
 /** The onlooker's run with `changes`; null for changes that no page of this version sends. */
-export function withChanges(run: Run | null, changes: unknown): Run | null {
+export function withChanges(
+  run: Run | null,
+  changes: unknown,
+  { newRun, append }: RunMaking,
+): Run | null {
+  const assignment = { epoch: 0, rank: 0, worldSize: 1, members: [], links: [] }
+  const nothing = newRun(0, { assignment, startedAtMs: 0 })
   const next: Record<string, unknown> = { ...(run ?? { ...nothing, isWatched: true }) }
   for (const [key, value] of Object.entries(Object(changes))) {
     if (!Object.hasOwn(nothing, key) || (left as readonly string[]).includes(key)) return null

@@ -4,7 +4,7 @@ import type { QueryAnswer } from '../../worker/api.ts'
 import type { Store } from '../state/store.ts'
 import { askMs, keyOf, type Look, type Shown } from './shows-run.ts'
 import { Joiner, unpacked } from './watch-words.ts'
-import { withChanges } from './watched-run.ts'
+import { type RunMaking, withChanges } from './watched-run.ts'
 
 /** An answer that has not come by then does not: it was too much, or its rank has gone. units: ms. */
 const answerMs = 15_000
@@ -15,7 +15,7 @@ interface Waiting extends Look {
   readonly settle: ((answer: QueryAnswer | Error) => void)[]
 }
 
-export interface WatchesRunOptions {
+export interface WatchesRunOptions extends RunMaking {
   readonly store: Store
   readonly send: (to: string, said: JsonValue) => void
 }
@@ -105,7 +105,7 @@ export class WatchesRun {
     const { store } = this.#options
     if (since === null || since === this.#knows) {
       const before = since === null ? null : store.snapshot.run
-      const next = run === null ? null : withChanges(before, run)
+      const next = run === null ? null : withChanges(before, run, this.#options)
       this.#knows = Number(number)
       store.dispatch({ type: 'watched', run: next })
     } else if (this.#knows !== null) {

@@ -1,11 +1,14 @@
 import { expect, test } from 'vitest'
-import { reaches, says, stepOf } from '../../support/elastic-tabs.ts'
+import { reaches, says, stepOf, words } from '../../support/elastic-tabs.ts'
 import { button, invite, members, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 
 // A tab without a rank sees what all see.
 
 const { served, openContext, openTab, lossWords } = driveRooms()
+
+/** The step in the sentence of a run that was stopped. */
+const stoppedAt = (text: string | null) => /at step \d+/.exec(text ?? '')?.[0]
 
 test('a third tab watches two that train: steps go on, their loss is its loss, and the run keeps two ranks', async () => {
   const context = await openContext()
@@ -18,6 +21,13 @@ test('a third tab watches two that train: steps go on, their loss is its loss, a
   await seeMembers(maker, 2)
   link.search = '?ranks=0'
   const watcher = await openTab(context, link.href)
+  let bytes = 0
+  watcher.on('websocket', (socket) =>
+    socket.on('framereceived', ({ payload }) => {
+      bytes += payload.length
+    }),
+  )
+  await watcher.reload()
   await seeMembers(maker, 3)
   await says(watcher, /This tab watches\./)
   await maker.bringToFront()
@@ -30,6 +40,11 @@ test('a third tab watches two that train: steps go on, their loss is its loss, a
     expect.arrayContaining([expect.stringContaining('watching')]),
   )
   await watcher.bringToFront()
+  const [before, beganMs] = [bytes, performance.now()]
+  await reaches(watcher, (await stepOf(watcher)) + 60)
+  const rate = (bytes - before) / ((performance.now() - beganMs) / 1000)
+  console.log('bytes/s to the onlooker', Math.round(rate))
+  expect(rate).toBeLessThan(20_000)
   await expect.poll(() => watcher.locator('#demo canvas').count()).toBeGreaterThan(0)
   // One that comes to the run as a rank, and becomes an onlooker again.
   await button(watcher, 'Take part').click()
@@ -47,6 +62,8 @@ test('a third tab watches two that train: steps go on, their loss is its loss, a
   await button(maker, 'Stop').click()
   await Promise.all([maker, second].map((page) => see(page, 'Stopped')))
   await see(late, 'Stopped')
-  expect(await stepOf(second)).toBe(await stepOf(maker))
-  expect(await lossWords(late)).toContain((await lossWords(maker))!.match(/[\d.]+$/)?.[0] ?? '')
+  for (const page of [second, late]) {
+    expect(stoppedAt(await words(page))).toBe(stoppedAt(await words(maker)))
+    expect(await lossWords(page)).toBe(await lossWords(maker))
+  }
 }, 300_000)
