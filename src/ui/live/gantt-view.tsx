@@ -43,10 +43,17 @@ const laneGap = 7
 
 const heightOf = ({ rows }: Lane) => deviceHeight + (rows - 1) * (ringHeight + gap)
 
+interface GanttViewProps {
+  run: Run | null
+  acts: Acts
+  /** By rank: the colour of its person. */
+  hues: readonly string[]
+}
+
 /** One step by rank, sampled about every second: what overlaps what, and who is late. It stands still while somebody looks at it. */
-export function GanttView({ run, acts }: { run: Run | null; acts: Acts }) {
+export function GanttView({ run, acts, hues }: GanttViewProps) {
   return run && run.sampledSteps.length > 0 ? (
-    <SampledStep run={run} acts={acts} />
+    <SampledStep run={run} acts={acts} hues={hues} />
   ) : (
     <Panel id="gantt" title="One step, by rank">
       <p class="quiet">
@@ -57,7 +64,7 @@ export function GanttView({ run, acts }: { run: Run | null; acts: Acts }) {
   )
 }
 
-function SampledStep({ run, acts }: { run: Run; acts: Acts }) {
+function SampledStep({ run, acts, hues }: GanttViewProps & { run: Run }) {
   const { shown, choose, holds } = useHold(run)
   const { sets, at, isHeld } = shown
   // Those that wait least are those that the others wait for.
@@ -72,6 +79,7 @@ function SampledStep({ run, acts }: { run: Run; acts: Acts }) {
       <Strip
         step={lanesOf({ ...run, sampledSteps: sets.slice(0, at + 1) })!}
         own={run.rank}
+        hues={hues}
         stages={runStages(run)}
         parts={run.config?.parallel === 'fsdp' ? 'exchange' : 'bucket'}
         acts={acts}
@@ -81,13 +89,14 @@ function SampledStep({ run, acts }: { run: Run; acts: Acts }) {
         slider={<StepSlider shown={shown} own={run.rank} onChoose={choose} />}
       />
     ),
-    [sets[at], sets.length, isHeld, ranks.join()],
+    [sets[at], sets.length, isHeld, ranks.join(), hues.join()],
   )
 }
 
 interface StripProps {
   step: StepLanes
   own: number
+  hues: readonly string[]
   /** Of each pipeline; undefined without pipelines. */
   stages: number | undefined
   /** What the numbers of the spans count. */
@@ -103,7 +112,7 @@ interface StripProps {
 }
 
 function Strip(props: StripProps) {
-  const { step: whole, own, stages, parts, acts, holds, slider, ranks, more } = props
+  const { step: whole, own, hues, stages, parts, acts, holds, slider, ranks, more } = props
   const lanes = whole.lanes.filter(({ rank }) => ranks.includes(rank))
   const step = { ...whole, lanes }
   const { lengthMs } = step
@@ -157,7 +166,11 @@ function Strip(props: StripProps) {
               <li
                 key={lane.rank}
                 data-own={lane.rank === own}
-                style={{ height: `${heightOf(lane)}px`, marginBottom: `${laneGap}px` }}
+                style={{
+                  color: hues[lane.rank],
+                  height: `${heightOf(lane)}px`,
+                  marginBottom: `${laneGap}px`,
+                }}
               >
                 {lane.rank}
                 {lane.isRough && '~'}

@@ -14,7 +14,7 @@ function layerWords(layers: readonly string[] = []): string {
 }
 
 /** Memory of each rank, as its worker reports it about every second, and what JavaScript holds in this tab. */
-export function MemoryView({ run }: { run: Run | null }) {
+export function MemoryView({ run, hues }: { run: Run | null; hues: readonly string[] }) {
   const newest = run?.sampledSteps.at(-1)
   const js = useJsMemory(newest !== undefined && run?.end === null)
   const { shown, more } = useFewRanks(
@@ -55,7 +55,9 @@ export function MemoryView({ run }: { run: Run | null }) {
                 {shown.map((rank) => (
                   // Ranks never change places within a run.
                   <tr key={rank}>
-                    <th scope="row">{rank}</th>
+                    <th scope="row" class="of-person" style={{ '--hue': hues[rank] }}>
+                      {rank}
+                    </th>
                     {hasLayers && <td>{layerWords(held?.[rank]?.layers)}</td>}
                     {held && <td class="number">{bytes(held[rank].parameterBytes)}</td>}
                     <td class="number">{bytes(newest[rank].memory.plannedBytes)}</td>
@@ -82,5 +84,5 @@ export function MemoryView({ run }: { run: Run | null }) {
         )}
       </Panel>
     )
-  }, [run?.held, newest, js, shown.length])
+  }, [run?.held, newest, js, shown.length, hues.join()])
 }

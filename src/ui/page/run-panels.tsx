@@ -5,6 +5,7 @@ import { RankRates } from '../run/rank-rates.tsx'
 import { StepPartsView } from '../run/step-parts.tsx'
 import { Summary } from '../run/summary.tsx'
 import type { Acts } from '../state/acts.ts'
+import { huesOf } from '../state/hues.ts'
 import type { Run } from '../state/run.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 
@@ -18,6 +19,7 @@ interface RunPanelsProps {
 
 /** What there is to see of a run only once it has begun. Loaded then, with the table of runs. */
 export function RunPanels({ snapshot, run, acts }: RunPanelsProps) {
+  const hues = run.members.map(huesOf(snapshot))
   return (
     <>
       {run.end?.kind === 'finished' && (
@@ -27,10 +29,10 @@ export function RunPanels({ snapshot, run, acts }: RunPanelsProps) {
       {/* They show steps: before the first they would be empty frames. */}
       {run.step > 0 && (
         <>
-          <GanttView run={run} acts={acts} />
-          <RankRates run={run} />
+          <GanttView run={run} acts={acts} hues={hues} />
+          <RankRates run={run} hues={hues} />
           <StepPartsView run={run} />
-          <MemoryView run={run} />
+          <MemoryView run={run} hues={hues} />
         </>
       )}
     </>

@@ -7,12 +7,21 @@ import { sharesOf } from '../state/rates.ts'
 import type { Run } from '../state/run.ts'
 
 /** How fast each rank is while it has something to do, and how long it waits for others: a slow one is seen by both. */
-export function RankRates({ run }: { run: Run | null }) {
+export function RankRates({ run, hues }: RankRatesProps) {
   // It changes with the samples, about every second.
-  return useMemo(() => <Rates run={run} />, [run?.id, run?.config, run?.sampledSteps, run?.end])
+  return useMemo(
+    () => <Rates run={run} hues={hues} />,
+    [run?.id, run?.config, run?.sampledSteps, run?.end, hues.join()],
+  )
 }
 
-function Rates({ run }: { run: Run | null }) {
+interface RankRatesProps {
+  run: Run | null
+  /** By rank: the colour of its person. */
+  hues: readonly string[]
+}
+
+function Rates({ run, hues }: RankRatesProps) {
   const work = run ? rankWork(run) : []
   // Shares of a batch differ, so the slowest are those that wait least.
   const { shown, more } = useFewRanks(
@@ -42,7 +51,11 @@ function Rates({ run }: { run: Run | null }) {
           const isOwn = rank === run.rank
           return (
             // Ranks never change places within a run.
-            <li key={rank} data-own={isOwn} title={`${shares[rank]} samples of each full batch`}>
+            <li
+              key={rank}
+              style={{ '--hue': hues[rank] }}
+              title={`${run.members[rank].name}: ${shares[rank]} samples of each full batch`}
+            >
               <span class="bar-label">
                 {rank}
                 {isOwn && <span class="badge you">you</span>}

@@ -1,14 +1,11 @@
 import { expect, test } from 'vitest'
-import { reaches, says, stepOf, words } from '../../support/elastic-tabs.ts'
+import { reaches, says, stepOf } from '../../support/elastic-tabs.ts'
 import { button, invite, members, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 
 // A tab without a rank sees what all see.
 
 const { served, openContext, openTab, lossWords } = driveRooms()
-
-/** The step in the sentence of a run that was stopped. */
-const stoppedAt = (text: string | null) => /at step \d+/.exec(text ?? '')?.[0]
 
 test('a third tab watches two that train: steps go on, their loss is its loss, and the run keeps two ranks', async () => {
   const context = await openContext()
@@ -43,8 +40,15 @@ test('a third tab watches two that train: steps go on, their loss is its loss, a
   const [before, beganMs] = [bytes, performance.now()]
   await reaches(watcher, (await stepOf(watcher)) + 60)
   const rate = (bytes - before) / ((performance.now() - beganMs) / 1000)
-  console.log('bytes/s to the onlooker', Math.round(rate))
-  expect(rate).toBeLessThan(20_000)
+  // A picture of the model each second takes most of them.
+  expect(rate).toBeLessThan(30_000)
+  if (process.env.TABRING_SHOT)
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await watcher.emulateMedia({ colorScheme })
+      await watcher.screenshot({ path: `/tmp/people-watcher-${colorScheme}.png`, fullPage: true })
+      await maker.emulateMedia({ colorScheme })
+      await maker.screenshot({ path: `/tmp/people-maker-${colorScheme}.png`, fullPage: true })
+    }
   await expect.poll(() => watcher.locator('#demo canvas').count()).toBeGreaterThan(0)
   // One that comes to the run as a rank, and becomes an onlooker again.
   await button(watcher, 'Take part').click()
@@ -59,11 +63,13 @@ test('a third tab watches two that train: steps go on, their loss is its loss, a
   const late = await openTab(context, link.href)
   await reaches(late, 5)
   await maker.bringToFront()
-  await button(maker, 'Stop').click()
-  await Promise.all([maker, second].map((page) => see(page, 'Stopped')))
-  await see(late, 'Stopped')
+  await button(maker, 'Pause').click()
+  await Promise.all([maker, second, late].map((page) => see(page, 'Paused')))
+  // The onlooker gets the last step before the pause within a second.
   for (const page of [second, late]) {
-    expect(stoppedAt(await words(page))).toBe(stoppedAt(await words(maker)))
-    expect(await lossWords(page)).toBe(await lossWords(maker))
+    await expect.poll(() => stepOf(page)).toBe(await stepOf(maker))
+    await expect.poll(() => lossWords(page)).toBe(await lossWords(maker))
   }
+  await button(maker, 'Stop').click()
+  await Promise.all([maker, second, late].map((page) => see(page, 'Stopped')))
 }, 300_000)
