@@ -55,7 +55,7 @@ export function MemoryView({ run, hues }: { run: Run | null; hues: readonly stri
                 {shown.map((rank) => (
                   // Ranks never change places within a run.
                   <tr key={rank}>
-                    <th scope="row" class="of-person" style={{ '--hue': hues[rank] }}>
+                    <th scope="row" style={{ color: hues[rank] }}>
                       {rank}
                     </th>
                     {hasLayers && <td>{layerWords(held?.[rank]?.layers)}</td>}

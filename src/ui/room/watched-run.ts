@@ -43,6 +43,8 @@ function pointsSince(from: number, { xs, ys, length }: Series): Points {
   const every = Math.ceil(count / (from === 0 ? maxPoints.whole : maxPoints.since))
   const at: number[] = []
   for (let i = length - 1; i >= from; i -= every) at.unshift(i)
+  // A curve has its beginning.
+  if (from === 0 && at[0] > 0) at.unshift(0)
   return { xs: at.map((i) => xs[i]), ys: at.map((i) => Number(ys[i].toPrecision(7))) }
 }
 

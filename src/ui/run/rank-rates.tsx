@@ -48,7 +48,7 @@ function Rates({ run, hues }: RankRatesProps) {
       <ul class="bars">
         {shown.map((rank) => {
           const { samplesPerSec, waitShare } = work[rank]
-          const isOwn = rank === run.rank
+          const isOwn = rank === run.rank && !run.isWatched
           return (
             // Ranks never change places within a run.
             <li

@@ -42,13 +42,6 @@ test('a third tab watches two that train: steps go on, their loss is its loss, a
   const rate = (bytes - before) / ((performance.now() - beganMs) / 1000)
   // A picture of the model each second takes most of them.
   expect(rate).toBeLessThan(30_000)
-  if (process.env.TABRING_SHOT)
-    for (const colorScheme of ['light', 'dark'] as const) {
-      await watcher.emulateMedia({ colorScheme })
-      await watcher.screenshot({ path: `/tmp/people-watcher-${colorScheme}.png`, fullPage: true })
-      await maker.emulateMedia({ colorScheme })
-      await maker.screenshot({ path: `/tmp/people-maker-${colorScheme}.png`, fullPage: true })
-    }
   await expect.poll(() => watcher.locator('#demo canvas').count()).toBeGreaterThan(0)
   // One that comes to the run as a rank, and becomes an onlooker again.
   await button(watcher, 'Take part').click()
