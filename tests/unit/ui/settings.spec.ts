@@ -31,7 +31,6 @@ describe('ranks in one tab', () => {
   })
 
   it.each([
-    ['0', ', not 0'],
     ['9', ', not 9'],
     ['-1', ', not -1'],
     ['2.5', ', not 2.5'],
@@ -41,7 +40,7 @@ describe('ranks in one tab', () => {
   ])('%j is an error, and counts as one', (ranks, instead) => {
     const draft = { ...defaultDraft, ranks }
     expect(ranksOf(draft)).toBe(1)
-    expect(checkDraft(draft).errors.ranks).toBe(`Enter 1 to ${maxRanks}${instead}`)
+    expect(checkDraft(draft).errors.ranks).toBe(`Enter 0 to ${maxRanks}${instead}`)
   })
 })
 
