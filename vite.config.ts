@@ -7,9 +7,15 @@ import { tabring } from './node/vite-plugin.ts'
 
 /** Every page at the top level that is there, and each demo's own, without which nothing is built. */
 const pages = [
-  ...['index.html', 'selftest.html', 'bench.html', 'tab.html', 'demos/index.html'].filter((page) =>
-    existsSync(join(import.meta.dirname, page)),
-  ),
+  ...[
+    'index.html',
+    'selftest.html',
+    'bench.html',
+    'tab.html',
+    'demos/index.html',
+    'class/index.html',
+    'class/teacher/index.html',
+  ].filter((page) => existsSync(join(import.meta.dirname, page))),
   ...Object.keys(allDemos).map((name) => `demos/${name}/index.html`),
 ]
 

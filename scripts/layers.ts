@@ -365,6 +365,8 @@ export const allowed: Record<string, readonly string[]> = {
     'src/ui/parts/format.ts',
     'src/ui/parts/use-player.ts',
   ],
+  // What the course's lessons say, and when their goals are reached.
+  'demos/lessons': ['src/ui', 'demos/ring', 'demos/split'],
   // A separate page: trains on ranks of one tab.
   // What a visitor sees first: ranks of the tab train the playground.
   'demos/first-screen': [
@@ -456,6 +458,7 @@ export const allowed: Record<string, readonly string[]> = {
   'src/ui': [],
   'src/ui/parts': ['src/util', 'src/trainer/settings/demo-meta.ts'],
   'src/ui/plot': ['src/ui/parts'],
+  'src/ui/lesson': [],
   'src/ui/settings': [
     'src/util',
     'src/peer/room',
@@ -466,6 +469,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/trainer/settings/row.ts',
     'src/trainer/settings/table.ts',
     'src/worker/api.ts',
+    'src/ui/lesson/lesson.ts',
   ],
   'src/ui/state': [
     'src/util',
@@ -590,8 +594,11 @@ export const allowed: Record<string, readonly string[]> = {
     'demos/start-worker.ts',
     'demos/views.ts',
     'demos/first-screen',
+    'demos/lessons/in-training.tsx',
   ],
   'src/demo-list.tsx': ['src/ui', 'demos/first-screen'],
+  'src/class.tsx': ['src/ui', 'demos/lessons'],
+  'src/teacher.tsx': ['src/ui', 'demos/lessons'],
   'src/tab.ts': [
     'src/util',
     'src/peer/room',
@@ -735,6 +742,7 @@ export const packages: Record<string, readonly string[]> = {
   'src/worker/compute': ['comlink'],
   'src/ui/parts': ['preact'],
   'src/ui/plot': ['preact', 'uplot'],
+  'src/ui/lesson': ['preact'],
   'src/ui/settings': ['valibot'],
   'src/ui/state': ['valibot'],
   'src/ui/live': ['preact'],
@@ -747,6 +755,8 @@ export const packages: Record<string, readonly string[]> = {
   'src/ui/page': ['preact'],
   'src/main.tsx': ['preact', 'uplot'],
   'src/demo-list.tsx': ['preact'],
+  'src/class.tsx': ['preact'],
+  'src/teacher.tsx': ['preact'],
   'src/selftest.tsx': ['preact'],
   'src/bench.tsx': ['preact'],
   // The user's program.

@@ -1,4 +1,4 @@
-import { render } from 'preact'
+import { type ComponentProps, render } from 'preact'
 import { experiments } from '../demos/experiments.ts'
 import { startWorker } from '../demos/start-worker.ts'
 import { views } from '../demos/views.ts'
@@ -9,6 +9,7 @@ import './ui/theme/lobby.css'
 import { plainName } from './peer/room/names.ts'
 import { formatFragment, newRoomLink, parseFragment, type RoomLink } from './peer/room/secret.ts'
 import { NextDraw } from './ui/demo/use-query.ts'
+import { lessonParameter } from './ui/lesson/lesson.ts'
 import { App } from './ui/page/app.tsx'
 import { keepPageOnDrop } from './ui/page/keep-page-on-drop.ts'
 import { firstView, keepView } from './ui/page/page-view.ts'
@@ -47,11 +48,20 @@ const isBare = [...new URLSearchParams(location.search).keys()].every(
 if (isBare && location.hash === '') history.replaceState({ isFirst: true }, '')
 const isFirst = isBare && history.state?.isFirst === true
 
+/** The lesson that the page is opened for. */
+const lesson = new URLSearchParams(location.search).get(lessonParameter)
+const loadLesson = async () => {
+  const { TrainingLesson } = await import('../demos/lessons/in-training.tsx')
+  return (props: Omit<ComponentProps<typeof TrainingLesson>, 'number'>) => (
+    <TrainingLesson {...props} number={lesson!} />
+  )
+}
+
 /** A reload keeps it, whatever the address has become. */
 const view = firstView({
   href: location.href,
   isGuest: location.hash !== '',
-  isPlain: isBare || root.dataset.demo !== undefined,
+  isPlain: isBare || lesson !== null || root.dataset.demo !== undefined,
   isNarrow: matchMedia('(max-width: 640px)').matches,
 })
 keepView(view)
@@ -116,6 +126,7 @@ const store = new Store(
           views={views}
           view={view}
           loadFirst={isFirst ? loadFirst : undefined}
+          loadLesson={lesson === null ? undefined : loadLesson}
         />
       </NextDraw.Provider>,
       root,

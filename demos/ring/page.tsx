@@ -1,8 +1,11 @@
 import { useEffect, useMemo, useState } from 'preact/hooks'
+import { isLesson, lessonParameter } from '../../src/ui/lesson/lesson.ts'
+import { LessonPanel } from '../../src/ui/lesson/lesson-panel.tsx'
 import { PageFoot } from '../../src/ui/parts/page-foot.tsx'
 import { PageTop } from '../../src/ui/parts/page-top.tsx'
 import { StatusDot } from '../../src/ui/parts/status-dot.tsx'
 import { type Player, usePlayer } from '../../src/ui/parts/use-player.ts'
+import { ringLesson } from '../lessons/ring.ts'
 import { Controls } from './controls.tsx'
 import { Costs, Readouts, Result, verdictsOf } from './counts.tsx'
 import { HeldRows } from './held-rows.tsx'
@@ -17,6 +20,7 @@ import { useRun } from './use-run.ts'
 import { algorithmWords, momentWords } from './words.ts'
 
 const given = settingsIn(location.search)
+const hasLesson = isLesson(ringLesson, location.search)
 const paceText = new URLSearchParams(location.search).get('pace')
 const givenPace = paces.find(([one]) => one === paceText)?.[0]
 const refused =
@@ -33,6 +37,7 @@ export function RingPage() {
   const player = usePlayer(played)
   const query = new URLSearchParams(queryOf(settings))
   if (pace !== 'fit') query.set('pace', pace)
+  if (hasLesson) query.set(lessonParameter, String(ringLesson.number))
   const search = query.size > 0 ? `?${query}` : ''
   const link = `${location.origin}${location.pathname}${search}`
   useEffect(() => history.replaceState(null, '', `${location.pathname}${search}`), [search])
@@ -43,6 +48,7 @@ export function RingPage() {
     <div class="page">
       <PageTop home="../../" tagline={meta.title} />
       <main>
+        {hasLesson && <LessonPanel lesson={ringLesson} facts={{ story, moment }} home="../../" />}
         <p class="about">
           {meta.sentence} It runs the real all-reduce code on a simulated clock; only the links are
           simulated, as you set them.

@@ -1,4 +1,6 @@
 import { useEffect, useState } from 'preact/hooks'
+import { isLesson, lessonParameter } from '../../src/ui/lesson/lesson.ts'
+import { LessonPanel } from '../../src/ui/lesson/lesson-panel.tsx'
 import { PageFoot } from '../../src/ui/parts/page-foot.tsx'
 import { PageTop } from '../../src/ui/parts/page-top.tsx'
 import { Panel } from '../../src/ui/parts/panel.tsx'
@@ -8,6 +10,7 @@ import { idleActs } from '../../src/ui/state/acts.ts'
 import { troubleAhead } from '../../src/ui/state/trouble.ts'
 import { Notice } from '../../src/ui/status/notice.tsx'
 import { setSwitches } from '../../src/util/switches.ts'
+import { tooLarge } from '../lessons/too-large.ts'
 import { meta } from './meta.ts'
 import { run } from './network.ts'
 import {
@@ -25,6 +28,7 @@ import { type Training, useTraining } from './use-training.ts'
 import { WayPanel } from './way-panel.tsx'
 
 const given = settingsIn(location.search)
+const hasLesson = isLesson(tooLarge, location.search)
 // Pages open their devices once.
 setSwitches({ logicalDevices: Math.max(...choices.devices) })
 const ahead = troubleAhead({
@@ -44,6 +48,7 @@ export function SplitPage() {
   const [settings, setSettings] = useState(given.settings)
   const training = useTraining(settings, ahead === null)
   const query = new URLSearchParams(queryOf(settings))
+  if (hasLesson) query.set(lessonParameter, String(tooLarge.number))
   const search = query.size > 0 ? `?${query}` : ''
   useEffect(() => history.replaceState(null, '', `${location.pathname}${search}`), [search])
   const trouble = ahead ?? training.trouble
@@ -51,6 +56,9 @@ export function SplitPage() {
     <div class="page">
       <PageTop home="../../" tagline={meta.title} />
       <main>
+        {hasLesson && (
+          <LessonPanel lesson={tooLarge} facts={{ settings, training }} home="../../" />
+        )}
         <p class="about">
           {meta.sentence} The devices are logical ones of this tab's GPU: they share its compute
           units, so splitting shows its costs here, not its gains. The last panel has the step on

@@ -2,7 +2,14 @@ import { countElements, type DType, type Shape, type TensorType } from '../util/
 import { eachElement } from './elements.ts'
 import type { Lowering } from './op.ts'
 import { ceilDiv, reads, type ShaderBinding, writes } from './shader.ts'
-import { broadcastIndex, chainShape, type Step, stepsToWgsl } from './steps.ts'
+import {
+  broadcastIndex,
+  chainShape,
+  collapseBroadcast,
+  type Step,
+  stepsToWgsl,
+  wideValue,
+} from './steps.ts'
 import { coordinatesOf } from './strided.ts'
 
 const elementOf = (dtype: DType, isVector: boolean): ShaderBinding['element'] =>
@@ -17,32 +24,6 @@ function loadOf(name: string, dtype: DType, index: string, isVector: boolean): s
   }
   const element = `${name}[${index}]`
   return dtype === 'f32' ? element : `${isVector ? 'vec4<f32>' : 'f32'}(${element})`
-}
-
-/**
- * The same broadcast over as few axes as possible: axes of size 1 go, neighbours that every operand indexes as one axis merge.
- *
- * `[64, 28, 28] + [28, 28]` becomes `[64, 784] + [1, 784]`, so most kernels need no division at all.
- */
-export function collapseBroadcast(
-  output: Shape,
-  operands: readonly Shape[],
-): { output: number[]; operands: number[][] } {
-  const collapsed: { size: number; isFull: boolean[] }[] = []
-  output.forEach((size, axis) => {
-    if (size === 1) return
-    const isFull = operands.map((shape) => {
-      const own = axis - (output.length - shape.length)
-      return own >= 0 && shape[own] !== 1
-    })
-    const last = collapsed.at(-1)
-    if (last?.isFull.every((full, i) => full === isFull[i])) last.size *= size
-    else collapsed.push({ size, isFull })
-  })
-  return {
-    output: collapsed.map(({ size }) => size),
-    operands: operands.map((_, i) => collapsed.map(({ size, isFull }) => (isFull[i] ? size : 1))),
-  }
 }
 
 /**
@@ -139,12 +120,6 @@ function flatCoordinates(sizes: Shape): string[] {
   }
   return lines
 }
-
-/** WGSL of 4 neighbours as they are stored. */
-export const wideValue = (values: readonly string[], isHalf: boolean): string =>
-  isHalf
-    ? `vec2<u32>(pack_half(${values[0]}, ${values[1]}), pack_half(${values[2]}, ${values[3]}))`
-    : `vec4<f32>(${values.join(', ')})`
 
 /** Returns whether the wide form fits: the last axis, after collapsing, is a multiple of 4. */
 export function canBeWide(shapes: readonly Shape[], outputShape: Shape): boolean {

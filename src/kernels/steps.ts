@@ -147,3 +147,35 @@ export function broadcastOffset(output: Shape, operand: Shape, flat: number): nu
 /** The common shape of all operands of a chain. */
 export const chainShape = (where: string, shapes: readonly Shape[]): Shape =>
   shapes.reduce((shape, next) => broadcastShapes(where, shape, next))
+
+/**
+ * The same broadcast over as few axes as possible: axes of size 1 go, neighbours that every operand indexes as one axis merge.
+ *
+ * `[64, 28, 28] + [28, 28]` becomes `[64, 784] + [1, 784]`, so most kernels need no division at all.
+ */
+export function collapseBroadcast(
+  output: Shape,
+  operands: readonly Shape[],
+): { output: number[]; operands: number[][] } {
+  const collapsed: { size: number; isFull: boolean[] }[] = []
+  output.forEach((size, axis) => {
+    if (size === 1) return
+    const isFull = operands.map((shape) => {
+      const own = axis - (output.length - shape.length)
+      return own >= 0 && shape[own] !== 1
+    })
+    const last = collapsed.at(-1)
+    if (last?.isFull.every((full, i) => full === isFull[i])) last.size *= size
+    else collapsed.push({ size, isFull })
+  })
+  return {
+    output: collapsed.map(({ size }) => size),
+    operands: operands.map((_, i) => collapsed.map(({ size, isFull }) => (isFull[i] ? size : 1))),
+  }
+}
+
+/** WGSL of 4 neighbours as they are stored. */
+export const wideValue = (values: readonly string[], isHalf: boolean): string =>
+  isHalf
+    ? `vec2<u32>(pack_half(${values[0]}, ${values[1]}), pack_half(${values[2]}, ${values[3]}))`
+    : `vec4<f32>(${values.join(', ')})`

@@ -1,10 +1,9 @@
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, type HostDType, tensorType } from '../../util/shape.ts'
-import { collapseBroadcast } from '../chain-kernel.ts'
 import { eachElement, oneVariant } from '../elements.ts'
 import { type Case, defineOp, type HostArray, type Op } from '../op.ts'
 import { reads, writes } from '../shader.ts'
-import { broadcastIndex, broadcastOffset, chainShape } from '../steps.ts'
+import { broadcastIndex, broadcastOffset, chainShape, collapseBroadcast } from '../steps.ts'
 import { coordinatesOf } from '../strided.ts'
 import {
   type IntegerFunction,

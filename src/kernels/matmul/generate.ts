@@ -1,7 +1,6 @@
 import type { Shape } from '../../util/shape.ts'
-import { collapseBroadcast, wideValue } from '../chain-kernel.ts'
 import { reads, type ShaderBinding, writes } from '../shader.ts'
-import { broadcastIndex, type Step, stepsToWgsl } from '../steps.ts'
+import { broadcastIndex, collapseBroadcast, type Step, stepsToWgsl, wideValue } from '../steps.ts'
 import { coordinatesOf, offsetOf } from '../strided.ts'
 import { batchCount, type Layout, type MatmulProblem, sumsOf } from './problem.ts'
 

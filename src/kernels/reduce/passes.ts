@@ -5,12 +5,11 @@ import {
   type TensorType,
   tensorType,
 } from '../../util/shape.ts'
-import { collapseBroadcast } from '../chain-kernel.ts'
 import { naiveOr } from '../naive-or.ts'
 import type { Lowering, Op, OpCall, Operand } from '../op.ts'
 import { adding, type Join, rowKernel } from '../rows.ts'
 import { ceilDiv, reads, type ShaderBinding, writes } from '../shader.ts'
-import { broadcastIndex, type Step, stepsToWgsl } from '../steps.ts'
+import { broadcastIndex, collapseBroadcast, type Step, stepsToWgsl } from '../steps.ts'
 import { type Pass, type ReduceAttrs, reducedDType, reductionPasses } from './shapes.ts'
 
 /** How two elements become one. Elements are f32 for sums, order-keeping u32 keys for extremes; i32 of integers. */

@@ -18,11 +18,11 @@ function shownDraft(snapshot: Snapshot): Draft {
  * train is what the maker starts, whatever link they came by.
  */
 export function inviteLink(snapshot: Snapshot): string {
-  const { experiments, invite, draft, transport } = snapshot
+  const { experiments, invite, draft, transport, address } = snapshot
   if (invite === '') return ''
   const demo = isMaker(snapshot) ? draft.demo : (settingsOfRoom(snapshot)?.demo ?? draft.demo)
   const link = new URL(invite)
-  link.search = inviteQuery(experiments, transport, demo)
+  link.search = inviteQuery(experiments, transport, demo, address)
   return link.href
 }
 

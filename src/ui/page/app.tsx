@@ -18,10 +18,12 @@ interface AppProps extends Omit<ViewProps, 'views'>, Partial<Pick<ViewProps, 'vi
   view: PageView
   /** Loads the first screen, where the address names nothing. Default: there is none. */
   loadFirst?: () => Promise<ComponentType<Omit<FirstScreenProps, 'picture' | 'cards'>>>
+  /** Loads the lesson that the address names. Default: there is none. */
+  loadLesson?: (() => Promise<ComponentType<Pick<ViewProps, 'snapshot' | 'acts'>>>) | undefined
 }
 
 /** The page as a function of the snapshot. */
-export function App({ snapshot, acts, views = {}, view: opened, loadFirst }: AppProps) {
+export function App({ snapshot, acts, views = {}, view: opened, loadFirst, loadLesson }: AppProps) {
   const { stage, run, invite, server, adapter } = snapshot
   const [view, setView] = useState(opened)
   const choose = (chosen: PageView) => {
@@ -49,6 +51,11 @@ export function App({ snapshot, acts, views = {}, view: opened, loadFirst }: App
     async () => loadFirst!(),
     isFirstShown,
   )
+  const { part: Lesson, failure: noLesson } = useLoaded(
+    'the lesson',
+    async () => loadLesson!(),
+    loadLesson !== undefined,
+  )
   const isOnFirst = isFirstShown && !failure
   const hasViews = !isOnFirst && (stage !== 'outside' || run !== null)
   return (
@@ -71,7 +78,11 @@ export function App({ snapshot, acts, views = {}, view: opened, loadFirst }: App
             />
           )
         ) : (
-          <Room snapshot={snapshot} acts={acts} views={views} view={hasViews ? view : null} />
+          <>
+            {Lesson && <Lesson snapshot={snapshot} acts={acts} />}
+            {noLesson && <p role="alert">{noLesson}</p>}
+            <Room snapshot={snapshot} acts={acts} views={views} view={hasViews ? view : null} />
+          </>
         )}
       </main>
       <PageFoot />

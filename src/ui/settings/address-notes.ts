@@ -3,6 +3,7 @@ import { clipped } from '../../util/clipped.ts'
 import { switchNames } from '../../util/switch-table.ts'
 import { launcherParameter } from '../../util/switches.ts'
 import type { RunResult } from '../../worker/api.ts'
+import { lessonParameter } from '../lesson/lesson.ts'
 import type { Setting } from './list.ts'
 
 /** Weights leave every useful range within a step of a larger one. */
@@ -57,7 +58,7 @@ export function unusedIn(
     ...Object.fromEntries(settings.map(({ key, idle }) => [key, idle])),
     ...idleOthers,
   }
-  const known = [...keys, 'given', launcherParameter, ...switchNames]
+  const known = [...keys, 'given', launcherParameter, lessonParameter, ...switchNames]
   const notes = [...new Set(parameters.keys())].flatMap((name) => {
     const values = parameters.getAll(name)
     if (!known.includes(name)) return [`${clipped(name)} is not a setting`]

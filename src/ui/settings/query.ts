@@ -2,6 +2,7 @@ import type { TransportChoice } from '../../peer/room/messages.ts'
 import { givenData } from '../../trainer/settings/config.ts'
 import type { Experiments } from '../../trainer/settings/experiments.ts'
 import { switchParameters } from '../../util/switches.ts'
+import { lessonParameter } from '../lesson/lesson.ts'
 import { defaultDraftOf } from './draft.ts'
 import { type Draft, settings } from './list.ts'
 
@@ -44,13 +45,15 @@ export function queryOf(
   ])
 }
 
-/** The query of the link that others open: a demo, this tab's links, and the switches that all ranks should have. */
+/** The query of the link that others open: a demo, the lesson of this tab's `address`, its links, and the switches that all ranks should have. */
 export const inviteQuery = (
   { first, has }: Experiments,
   transport: TransportChoice,
   demo: string,
+  address = '',
 ): string =>
   toQuery([
+    ...[...new URLSearchParams(address.split('#')[0])].filter(([name]) => name === lessonParameter),
     ...(demo === first || !has(demo) ? [] : [['demo', demo]]),
     ...(transport === 'auto' ? [] : [['transport', transport]]),
     ...switchParameters(true),

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
-import { collapseBroadcast } from '../../../src/kernels/chain-kernel.ts'
 import { map } from '../../../src/kernels/map/map.ts'
 import { matmul } from '../../../src/kernels/matmul/matmul.ts'
 import type { Op, OpCall } from '../../../src/kernels/op.ts'
 import { reductionPasses } from '../../../src/kernels/reduce/shapes.ts'
 import { softmax } from '../../../src/kernels/softmax/softmax.ts'
+import { collapseBroadcast } from '../../../src/kernels/steps.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
 // The text that the generators write, for four calls: a change of a generator shows here as the change of a shader.

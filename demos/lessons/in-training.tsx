@@ -1,0 +1,33 @@
+import type { Lesson } from '../../src/ui/lesson/lesson.ts'
+import { LessonPanel } from '../../src/ui/lesson/lesson-panel.tsx'
+import type { SettingKey } from '../../src/ui/settings/list.ts'
+import type { Acts } from '../../src/ui/state/acts.ts'
+import { isMaker } from '../../src/ui/state/room-facts.ts'
+import { isRunning } from '../../src/ui/state/run-facts.ts'
+import type { Snapshot } from '../../src/ui/state/snapshot.ts'
+import { lostRank } from './lost-rank.ts'
+import { oneMachine } from './one-machine.ts'
+import { sharedBatch } from './shared-batch.ts'
+
+interface TrainingLessonProps {
+  /** As the address has it. */
+  readonly number: string
+  readonly snapshot: Snapshot
+  readonly acts: Acts
+}
+
+/** The lesson that a room of the training page is opened for. */
+export function TrainingLesson({ number, snapshot, acts }: TrainingLessonProps) {
+  const lesson = [oneMachine, sharedBatch, lostRank].find((one) => String(one.number) === number)
+  if (!lesson)
+    return (
+      <p role="alert">
+        This page has no lesson {number.slice(0, 20)}. <a href="class/">All lessons</a>
+      </p>
+    )
+  const canSet = snapshot.stage === 'inside' && isMaker(snapshot) && !isRunning(snapshot)
+  const set = (settings: NonNullable<Lesson<Snapshot>['goals'][number]['settings']>) => {
+    for (const [key, value] of Object.entries(settings)) acts.set(key as SettingKey, value)
+  }
+  return <LessonPanel lesson={lesson} facts={snapshot} home="" set={canSet ? set : undefined} />
+}
