@@ -1,4 +1,4 @@
-import { type ComponentProps, render } from 'preact'
+import { render } from 'preact'
 import { experiments } from '../demos/experiments.ts'
 import { startWorker } from '../demos/start-worker.ts'
 import { views } from '../demos/views.ts'
@@ -50,12 +50,7 @@ const isFirst = isBare && history.state?.isFirst === true
 
 /** The lesson that the page is opened for. */
 const lesson = new URLSearchParams(location.search).get(lessonParameter)
-const loadLesson = async () => {
-  const { TrainingLesson } = await import('../demos/lessons/in-training.tsx')
-  return (props: Omit<ComponentProps<typeof TrainingLesson>, 'number'>) => (
-    <TrainingLesson {...props} number={lesson!} />
-  )
-}
+const loadLesson = async () => (await import('../demos/lessons/in-training.tsx')).TrainingLesson
 
 /** A reload keeps it, whatever the address has become. */
 const view = firstView({
@@ -114,6 +109,7 @@ const store = new Store(
     ranks: ranksOf(draft),
     // A room's link that is still there has been used to the last character.
     address: address === location.search + location.hash ? location.search : address,
+    lesson,
     givenInLink: given === null ? null : { demo: draft.demo, text: given },
   }),
   pageSurface,

@@ -10,14 +10,13 @@ import { oneMachine } from './one-machine.ts'
 import { sharedBatch } from './shared-batch.ts'
 
 interface TrainingLessonProps {
-  /** As the address has it. */
-  readonly number: string
   readonly snapshot: Snapshot
   readonly acts: Acts
 }
 
 /** The lesson that a room of the training page is opened for. */
-export function TrainingLesson({ number, snapshot, acts }: TrainingLessonProps) {
+export function TrainingLesson({ snapshot, acts }: TrainingLessonProps) {
+  const number = snapshot.lesson ?? ''
   const lesson = [oneMachine, sharedBatch, lostRank].find((one) => String(one.number) === number)
   if (!lesson)
     return (

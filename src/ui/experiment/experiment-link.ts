@@ -18,11 +18,11 @@ function shownDraft(snapshot: Snapshot): Draft {
  * train is what the maker starts, whatever link they came by.
  */
 export function inviteLink(snapshot: Snapshot): string {
-  const { experiments, invite, draft, transport, address } = snapshot
+  const { experiments, invite, draft, transport, lesson } = snapshot
   if (invite === '') return ''
   const demo = isMaker(snapshot) ? draft.demo : (settingsOfRoom(snapshot)?.demo ?? draft.demo)
   const link = new URL(invite)
-  link.search = inviteQuery(experiments, transport, demo, address)
+  link.search = inviteQuery(experiments, transport, demo, lesson)
   return link.href
 }
 
@@ -35,6 +35,6 @@ export function experimentLink(snapshot: Snapshot): string {
   const shown = shownDraft(snapshot)
   const isOwn = shown === snapshot.draft
   const draft = { ...shown, resume: '' }
-  const query = queryOf(experiments, draft, isOwn ? snapshot.given : {})
+  const query = queryOf(experiments, draft, isOwn ? snapshot.given : {}, snapshot.lesson)
   return `${origin}${pathname}${query}`
 }

@@ -139,8 +139,8 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
   const member = new RoomMember({ ...common, name, on: take })
 
   const showInAddress = () => {
-    const { draft, given } = store.snapshot
-    const query = queryOf(experiments, draft, given)
+    const { draft, given, lesson } = store.snapshot
+    const query = queryOf(experiments, draft, given, lesson)
     history.replaceState(history.state, '', `${location.pathname}${query}${location.hash}`)
   }
 

@@ -23,7 +23,7 @@ export const givenInQuery = (query: string): string | null =>
   new URLSearchParams(query).get('given')
 
 /**
- * The query that gives `draft` and the page's switches again: what differs from the defaults, in the list's order; empty or with its `?`.
+ * The query that gives `draft`, the lesson that the page is open for, and the page's switches again: what differs from the defaults, in the list's order; empty or with its `?`.
  *
  * Data that a person gave is in it only as the demo wrote it for an address, in `given`: a page that has not got it asks for the demo's own.
  */
@@ -31,6 +31,7 @@ export function queryOf(
   experiments: Experiments,
   draft: Draft,
   given: Readonly<Record<string, string | null>> = {},
+  lesson: string | null = null,
 ): string {
   const defaults = { ...defaultDraftOf(experiments, draft.demo), demo: experiments.first }
   const isGiven = draft.data === givenData
@@ -39,25 +40,29 @@ export function queryOf(
     ({ key }) => draft[key] !== defaults[key] && !(isGiven && key === 'data'),
   )
   return toQuery([
+    ...lessonIn(lesson),
     ...own.map(({ key }) => [key, draft[key]]),
     ...(isGiven && text ? [['given', text]] : []),
     ...switchParameters(),
   ])
 }
 
-/** The query of the link that others open: a demo, the lesson of this tab's `address`, its links, and the switches that all ranks should have. */
+/** The query of the link that others open: a demo, a lesson, this tab's links, and the switches that all ranks should have. */
 export const inviteQuery = (
   { first, has }: Experiments,
   transport: TransportChoice,
   demo: string,
-  address = '',
+  lesson: string | null = null,
 ): string =>
   toQuery([
-    ...[...new URLSearchParams(address.split('#')[0])].filter(([name]) => name === lessonParameter),
+    ...lessonIn(lesson),
     ...(demo === first || !has(demo) ? [] : [['demo', demo]]),
     ...(transport === 'auto' ? [] : [['transport', transport]]),
     ...switchParameters(true),
   ])
+
+const lessonIn = (lesson: string | null): string[][] =>
+  lesson === null ? [] : [[lessonParameter, lesson]]
 
 function toQuery(parameters: readonly string[][]): string {
   const text = new URLSearchParams(parameters as [string, string][]).toString()

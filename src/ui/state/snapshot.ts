@@ -59,6 +59,8 @@ export interface Snapshot {
   readonly givenInLink: { readonly demo: string; readonly text: string } | null
   /** That address, from its `?` or `#` on. */
   readonly address: string
+  /** The lesson that it names; null for none. */
+  readonly lesson: string | null
   /** The demo whose view could not read that, until it gets other data. */
   readonly damagedInLink: string | null
   /** The links that this tab entered the room with. */
@@ -126,6 +128,7 @@ export interface Beginning {
   ranks?: number
   givenInLink?: Snapshot['givenInLink']
   address?: Snapshot['address']
+  lesson?: Snapshot['lesson']
 }
 
 export function begin({
@@ -137,6 +140,7 @@ export function begin({
   ranks = 1,
   givenInLink = null,
   address = '',
+  lesson = null,
 }: Beginning): Snapshot {
   return {
     experiments,
@@ -160,6 +164,7 @@ export function begin({
     givenSamples: {},
     givenInLink,
     address,
+    lesson,
     damagedInLink: null,
     transport,
     ranks,
