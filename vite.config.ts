@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { defineConfig } from 'vite'
 import { allDemos } from './demos/all-demos.ts'
+import { docsInputs, docsPages } from './node/docs-pages.ts'
 import { forPage, forWorkers } from './node/left-out.ts'
 import { tabring } from './node/vite-plugin.ts'
 
@@ -16,6 +17,7 @@ const pages = [
     'class/index.html',
     'class/teacher/index.html',
   ].filter((page) => existsSync(join(import.meta.dirname, page))),
+  ...docsInputs(),
   ...Object.keys(allDemos).map((name) => `demos/${name}/index.html`),
 ]
 
@@ -33,7 +35,7 @@ const checks = { bundlerTimings: false }
 export default defineConfig({
   // Relative addresses: the built pages work under any path.
   base: './',
-  plugins: [tabring(), ...forPage()],
+  plugins: [tabring(), docsPages(), ...forPage()],
   worker: { format: 'es', plugins: forWorkers, rolldownOptions: { output, checks } },
   // Found late, behind a worker's import, they would reload a page that is in a room already.
   optimizeDeps: {

@@ -12,9 +12,12 @@ const sources = [
   'src',
   'demos',
   'public',
-  'docs/images',
+  'class',
+  'docs',
   'vite.config.ts',
   'package.json',
+  'node/docs.ts',
+  'node/docs-pages.ts',
   'node/vite-plugin.ts',
   'node/left-out.ts',
 ]

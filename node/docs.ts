@@ -23,7 +23,7 @@ const folder = ['..', '../..']
   .find((path) => existsSync(path))
 
 /** Returns the text of a page, by its path in docs/. errors: `config.invalid` if the package has no docs. */
-function read(path: string): string {
+export function readPage(path: string): string {
   if (folder === undefined) {
     throw new TabringError(
       'config.invalid',
@@ -37,7 +37,7 @@ function read(path: string): string {
 export function listPages(): Page[] {
   let group = ''
   const pages: Page[] = []
-  for (const line of read('README.md').split('\n')) {
+  for (const line of readPage('README.md').split('\n')) {
     group = /^## (.+)/.exec(line)?.[1] ?? group
     const [, path, text] = /^- \[.+?\]\((.+?)\): (.+)/.exec(line) ?? []
     if (!path) continue
@@ -74,7 +74,7 @@ export function docsText(argv: readonly string[]): string {
       .helpGroup(`${group}:`)
       .helpOption(false)
       .action(() => {
-        text = read(path).replace(/^<!--.*?-->\s*/s, '')
+        text = readPage(path).replace(/^<!--.*?-->\s*/s, '')
       })
   }
   const names = argv.map((argument) => (/^-/.test(argument) ? argument : basename(argument, '.md')))

@@ -598,6 +598,7 @@ export const allowed: Record<string, readonly string[]> = {
   ],
   'src/demo-list.tsx': ['src/ui', 'demos/first-screen'],
   'src/class.tsx': ['src/ui', 'demos/lessons'],
+  'src/docs.tsx': ['src/ui'],
   'src/teacher.tsx': ['src/ui', 'demos/lessons'],
   'src/tab.ts': [
     'src/util',
@@ -756,6 +757,7 @@ export const packages: Record<string, readonly string[]> = {
   'src/main.tsx': ['preact', 'uplot'],
   'src/demo-list.tsx': ['preact'],
   'src/class.tsx': ['preact'],
+  'src/docs.tsx': ['preact'],
   'src/teacher.tsx': ['preact'],
   'src/selftest.tsx': ['preact'],
   'src/bench.tsx': ['preact'],

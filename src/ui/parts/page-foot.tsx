@@ -1,6 +1,7 @@
+import { elsewhere } from './page-top.tsx'
+
 /** Pages below the training page's folder. */
 const pages = {
-  'All demos': 'demos/',
   'The ring, message by message': 'demos/ring/',
   'Strategies side by side': 'demos/strategies/',
   'One network, split': 'demos/split/',
@@ -9,7 +10,7 @@ const pages = {
 }
 
 interface PageFootProps {
-  /** The training page, from this one; undefined on it: leaving it would leave the room, so links open new tabs. */
+  /** The training page, from this one; undefined on it. */
   readonly home?: string
 }
 
@@ -18,11 +19,7 @@ export const PageFoot = ({ home }: PageFootProps) => (
   <footer class="foot">
     {home !== undefined && <a href={home}>Train</a>}
     {Object.entries(pages).map(([words, path]) => (
-      <a
-        key={path}
-        href={(home ?? '') + path}
-        {...(home === undefined && { target: '_blank', rel: 'noopener' })}
-      >
+      <a key={path} href={(home ?? '') + path} {...(home === undefined && elsewhere)}>
         {words}
       </a>
     ))}

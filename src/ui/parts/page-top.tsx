@@ -1,5 +1,11 @@
 import type { ComponentChildren } from 'preact'
 
+/** Below the training page's folder. */
+const sections = { Demos: 'demos/', Class: 'class/', Docs: 'docs/' }
+
+/** On the training page links open new tabs: leaving it would leave the room. */
+export const elsewhere = { target: '_blank', rel: 'noopener' }
+
 interface PageTopProps {
   /** What this page is. */
   readonly tagline: string
@@ -19,7 +25,19 @@ export const PageTop = ({ tagline, home, children }: PageTopProps) => (
         Tabring
       </a>
     </h1>
-    <p class="tagline">{tagline}</p>
+    <nav class="site" aria-label="Site">
+      {Object.entries(sections).map(([words, path]) => (
+        <a
+          key={path}
+          href={(home ?? '') + path}
+          aria-current={words === tagline ? 'page' : undefined}
+          {...(home === undefined && elsewhere)}
+        >
+          {words}
+        </a>
+      ))}
+    </nav>
+    {!(tagline in sections) && <p class="tagline">{tagline}</p>}
     {children}
   </header>
 )
