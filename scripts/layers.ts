@@ -500,6 +500,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/trainer/settings/config.ts',
     'src/trainer/settings/demo-meta.ts',
     'src/trainer/settings/experiments.ts',
+    'src/trainer/settings/leave-out.ts',
     'src/worker/api.ts',
     'src/ui/parts',
     'src/ui/state',

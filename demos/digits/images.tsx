@@ -71,3 +71,5 @@ function paint(
     image[i] = pixels[Math.max(0, Math.min(last, at))]
   }
 }
+
+export const percent = (share: number): string => `${(100 * share).toFixed(1)} %`

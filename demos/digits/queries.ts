@@ -2,7 +2,7 @@ import { type DataSplits, fillBatch } from '../../src/data/dataset.ts'
 import { softmax } from '../../src/graph/functions/activations.ts'
 import { crossEntropy } from '../../src/graph/functions/linear.ts'
 import type { TrainConfig } from '../../src/trainer/settings/config.ts'
-import type { ModelQuery, Task } from '../../src/trainer/settings/task.ts'
+import { answerOfPart, type ModelQuery, type Task } from '../../src/trainer/settings/task.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import type { Shape } from '../../src/util/shape.ts'
 import { tensorType } from '../../src/util/shape.ts'
@@ -14,6 +14,8 @@ const maxFilters = 32
 const maxSamples = 512
 const rows = 128
 const maxMistakes = 8
+/** Samples of a rank's part of a step that are shown. */
+const maxOfPart = 12
 
 /** What the page may ask to see of a digits model that takes samples of this shape. */
 export const queriesOf = (
@@ -93,5 +95,17 @@ export const queriesOf = (
     }
   }
 
-  return { classify, filters, mistakes }
+  /** The first images of this rank's part of the newest step. shape: `images` [up to 12, 784] */
+  const part: ModelQuery<DataSplits> = async (context) =>
+    answerOfPart(context, 'digits', (own) => {
+      const { train } = context.data
+      const shown = own.subarray(0, maxOfPart)
+      const images = new Uint8Array(shown.length * pixels)
+      // The step has read them, so they are drawn.
+      for (const [i, sample] of shown.entries())
+        images.set(train.images.subarray(sample * pixels, (sample + 1) * pixels), i * pixels)
+      return { images, labels: Uint8Array.from(shown, (sample) => train.labels[sample]) }
+    })
+
+  return { classify, filters, mistakes, part }
 }

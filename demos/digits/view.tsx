@@ -2,9 +2,9 @@ import { useMemo, useState } from 'preact/hooks'
 import { Expected } from '../../src/ui/demo/expected.tsx'
 import { useQuery } from '../../src/ui/demo/use-query.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
-import { WhoseModel } from '../../src/ui/demo/whose-model.tsx'
+import { useLoaded } from '../../src/ui/parts/use-loaded.ts'
 import { Examples } from './examples.tsx'
-import { inkOn, signed, Tile } from './images.tsx'
+import { inkOn, percent, Tile } from './images.tsx'
 import { meta } from './meta.ts'
 import { OwnFiles, useOwnFiles } from './own-files.tsx'
 import { normalized, Pad, type Stroke } from './pad.tsx'
@@ -18,6 +18,11 @@ export function DigitsView(props: ViewProps) {
   const pixels = useMemo(() => (drawn?.length === 0 ? null : normalized(drawn ?? sample)), [drawn])
   const hasModel = run !== null && run.step > 0
   const own = useOwnFiles(props)
+  const { part: learned } = useLoaded(
+    'what it has learned',
+    () => import('./learned.tsx'),
+    hasModel,
+  )
   return (
     // Dropping has its twin for the keyboard: the file field.
     // biome-ignore lint/a11y/noStaticElementInteractions: a place to drop on, not a control
@@ -30,7 +35,8 @@ export function DigitsView(props: ViewProps) {
         own.take(event.dataTransfer?.files)
       }}
     >
-      <WhoseModel run={run} />
+      {learned && <learned.WhoseModel run={run} />}
+      {learned && props.part && <learned.PartImages part={props.part} />}
       <div class="drawn">
         <div class="shown">
           <Pad strokes={drawn ?? nothing} sample={drawn ? nothing : sample} onChange={setDrawn} />
@@ -65,8 +71,7 @@ export function DigitsView(props: ViewProps) {
         )}
       </div>
       {!hasModel && props.config?.data === 'digits' && <Examples />}
-      {hasModel && <Filters key={`filters ${run.id}`} {...props} />}
-      {hasModel && <Mistakes key={`mistakes ${run.id}`} {...props} />}
+      {hasModel && learned && <learned.Learned key={run.id} {...props} />}
       <OwnFiles {...props} own={own} />
       <Expected demo="digits" meta={meta} run={run} />
     </div>
@@ -85,7 +90,6 @@ const sample: readonly Stroke[] = [
 
 const blank = new Float32Array(28 * 28)
 const ink = inkOn(1)
-const inkBytes = inkOn(255)
 
 function Probabilities({ pixels, ...props }: ViewProps & { pixels: readonly number[] }) {
   const { answer, failure } = useQuery(props, 'classify', pixels)
@@ -116,90 +120,3 @@ function Bars({ values, note }: { values: Float32Array | null; note: string }) {
     </div>
   )
 }
-
-function Filters(props: ViewProps) {
-  const { answer, failure } = useQuery(props, 'filters', null, { everyMs: 1000 })
-  const shown = useMemo(() => {
-    if (!answer) return null
-    const { of, count, height, width, weights } = answer as unknown as Record<
-      'of' | 'count' | 'height' | 'width',
-      number
-    > & { weights: Float32Array }
-    const each = height * width
-    const max = weights.reduce((max, weight) => Math.max(max, Math.abs(weight)), 0)
-    return {
-      title: `${count === of ? `All ${of}` : `${count} of the ${of}`} filters of the first layer`,
-      height,
-      width,
-      scale: signed(max),
-      filters: Array.from({ length: count }, (_, i) => weights.subarray(each * i, each * (i + 1))),
-    }
-  }, [answer])
-  if (!shown) return failure === null ? null : <p role="alert">{failure}</p>
-  const { title, filters, ...tile } = shown
-  return (
-    <div>
-      <h3>{title}</h3>
-      <div class="tiles">
-        {filters.map((values, i) => (
-          <Tile key={i} {...tile} values={values} label={`Filter ${i}`} />
-        ))}
-      </div>
-      <p class="quiet">Light: ink here raises the unit's output. Dark: ink here lowers it.</p>
-    </div>
-  )
-}
-
-interface MistakesAnswer {
-  readonly checked: number
-  readonly wrong: number
-  readonly images: Uint8Array
-  readonly labels: Uint8Array
-  readonly predicted: Uint8Array
-  readonly probabilities: Float32Array
-}
-
-function Mistakes(props: ViewProps) {
-  const { run } = props
-  // As often as the run itself looks at held-out samples.
-  const step = `${run!.accuracy.length} ${run!.end?.kind}`
-  const { answer, failure } = useQuery(props, 'mistakes', null, { everyMs: 1000, step })
-  const shown = useMemo(() => {
-    if (!answer) return null
-    const { images, ...rest } = answer as unknown as MistakesAnswer
-    const each = 28 * 28
-    const pictures = Array.from(rest.labels, (_, i) => images.subarray(each * i, each * (i + 1)))
-    return { ...rest, pictures }
-  }, [answer])
-  if (!shown) return failure === null ? null : <p role="alert">{failure}</p>
-  const { checked, wrong, pictures, labels, predicted, probabilities } = shown
-  return (
-    <div>
-      <h3>
-        {wrong === 0
-          ? `No mistakes among ${checked} held-out digits`
-          : `The worst of ${wrong} ${wrong === 1 ? 'mistake' : 'mistakes'} among ${checked} held-out digits`}
-      </h3>
-      <ul class="mistakes">
-        {pictures.map((values, i) => (
-          <li key={i}>
-            <Tile
-              values={values}
-              height={28}
-              width={28}
-              scale={inkBytes}
-              label={`A ${labels[i]}`}
-            />
-            <span>
-              {labels[i]} taken for {predicted[i]}
-              <br />
-              <span class="quiet">with {percent(probabilities[i])}</span>
-            </span>
-          </li>
-        ))}
-      </ul>
-    </div>
-  )
-}
-
-const percent = (share: number) => `${(100 * share).toFixed(1)} %`

@@ -3,7 +3,7 @@ import { mseLoss } from '../../src/graph/functions/losses.ts'
 import { Sigmoid } from '../../src/nn/activations.ts'
 import { Linear, ReLU } from '../../src/nn/layers.ts'
 import { Sequential } from '../../src/nn/module.ts'
-import type { ModelQuery, Task } from '../../src/trainer/settings/task.ts'
+import { answerOfPart, type ModelQuery, type Task } from '../../src/trainer/settings/task.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { meta } from './meta.ts'
@@ -60,6 +60,12 @@ const original: ModelQuery<PictureData> = async ({ data, slice: { start, end } }
   }
 }
 
+/** Which pixels this rank computed in the newest step. */
+const part: ModelQuery<PictureData> = async (context) =>
+  answerOfPart(context, 'pixels', (own) => ({
+    pixels: own.map((index) => context.data.train.at[index]),
+  }))
+
 /** A picture, pixel by pixel, and a small network that gives the colour at a place. */
 export const task: Task<PictureData> = {
   meta,
@@ -90,5 +96,5 @@ export const task: Task<PictureData> = {
   },
   forward: (model, { x }) => model.forward(x),
   loss: (output, { colours }) => mseLoss(output, colours, { count: sampleCount() }),
-  queries: { picture, original },
+  queries: { picture, original, part },
 }

@@ -14,10 +14,12 @@ interface FramedProps {
   instead?: string
   /** Pixels from number `start` up to `end` are outlined, and the others dimmed. */
   band?: { readonly start: number; readonly end: number } | null
+  /** Pixels that glow. */
+  lit?: ArrayLike<number> | null
 }
 
 /** One picture in its frame; all frames of one shape are equally large. */
-export function Framed({ picture, shape, title, note, instead, band }: FramedProps) {
+export function Framed({ picture, shape, title, note, instead, band, lit }: FramedProps) {
   const canvas = useRef<HTMLCanvasElement>(null)
   useLayoutEffect(() => {
     if (!picture || !canvas.current) return
@@ -50,6 +52,7 @@ export function Framed({ picture, shape, title, note, instead, band }: FramedPro
         ) : (
           <p class="quiet">{instead}</p>
         )}
+        {picture && lit && <Lit pixels={lit} width={picture.width} height={picture.height} />}
         {band && (
           <svg viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" aria-hidden="true">
             <path class="others" fill-rule="evenodd" d={`M0 0H${width}V${height}H0Z${outline}`} />
@@ -63,5 +66,33 @@ export function Framed({ picture, shape, title, note, instead, band }: FramedPro
         {note !== undefined && <span class="quiet">{note}</span>}
       </figcaption>
     </figure>
+  )
+}
+
+interface LitProps {
+  pixels: ArrayLike<number>
+  width: number
+  height: number
+}
+
+/** Those pixels of a picture, in one colour. */
+function Lit({ pixels, width, height }: LitProps) {
+  const canvas = useRef<HTMLCanvasElement>(null)
+  useLayoutEffect(() => {
+    const image = new ImageData(width, height)
+    const colours = new Uint32Array(image.data.buffer)
+    // Red, green, blue and opaque, the lowest byte first: the pink of what glows.
+    for (let i = 0; i < pixels.length; i++) colours[pixels[i]] = 0xff_b0_30_ff
+    canvas.current!.getContext('2d')!.putImageData(image, 0, 0)
+  }, [pixels, width, height])
+  return (
+    <canvas
+      ref={canvas}
+      class="lit"
+      role="img"
+      aria-label="Pixels of your part"
+      width={width}
+      height={height}
+    />
   )
 }

@@ -204,6 +204,7 @@ function Learning({ next, also, ...props }: LearningProps) {
           }
           instead="Not known yet."
           band={isPart ? band : null}
+          lit={props.part?.pixels as Uint32Array | undefined}
         />
         {apart.length === 0 && (
           <Framed

@@ -4,7 +4,7 @@ import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { Sigmoid, Tanh } from '../../src/nn/activations.ts'
 import { Linear, ReLU } from '../../src/nn/layers.ts'
 import { Sequential } from '../../src/nn/module.ts'
-import type { ModelQuery, Task } from '../../src/trainer/settings/task.ts'
+import { answerOfPart, type ModelQuery, type Task } from '../../src/trainer/settings/task.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { meta } from './meta.ts'
@@ -76,6 +76,10 @@ const points: ModelQuery<PlaygroundData> = async ({
   end,
 })
 
+/** Which of the points for training this rank computed in the newest step. */
+const part: ModelQuery<PlaygroundData> = async (context) =>
+  answerOfPart(context, 'points', (own) => ({ points: own.slice() }))
+
 /** Points in the plane, two classes, and a small network that separates them. */
 export const task: Task<PlaygroundData> = {
   meta,
@@ -100,5 +104,5 @@ export const task: Task<PlaygroundData> = {
   forward: (model, { x }) => model.forward(x),
   loss: (logits, { y }) => crossEntropy(logits, y, { count: sampleCount() }),
   measure: (logits, { y }) => topKCorrect(logits, y, 1, { count: sampleCount() }),
-  queries: { boundary, points, hidden },
+  queries: { boundary, points, hidden, part },
 }

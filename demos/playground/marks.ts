@@ -7,6 +7,8 @@ export interface Marks {
   readonly test: PointsShown | null
   /** Training points that are this rank's own: from `start` up to `end`. */
   readonly own: { readonly start: number; readonly end: number } | null
+  /** Training points that glow: this rank's part of a step. */
+  readonly lit?: ArrayLike<number> | null
 }
 
 export interface PointsShown {

@@ -114,6 +114,9 @@ export function Thumbnail({ marks }: { marks: Marks }) {
   return <canvas ref={canvas} class="thumbnail" width={96} height={96} />
 }
 
+/** Around points that glow: seen on both classes' colours. */
+const glow = { light: '#ffffff', line: '#c4006a' }
+
 const markColours = [
   { fill: '#0b3b66', line: '#ffffff', hollow: '#0b3b66' },
   { fill: '#ffab2e', line: '#4a2500', hollow: '#8a3c00' },
@@ -176,20 +179,28 @@ function drawLine(context: CanvasRenderingContext2D, { side, probabilities }: Fi
 /** Draws the points: circles are class 0, squares class 1. */
 function drawMarks(
   context: CanvasRenderingContext2D,
-  { train, test, own }: Marks,
+  { train, test, own, lit }: Marks,
   radius: number,
 ): void {
   const { width, height } = context.canvas
   context.clearRect(0, 0, width, height)
-  const outline = ({ at, classes }: PointsShown, i: number) => {
+  const outline = ({ at, classes }: PointsShown, i: number, times = 1) => {
+    const r = times * radius
     const x = ((at[2 * i] + 1) / 2) * width
     const y = ((1 - at[2 * i + 1]) / 2) * height
     context.beginPath()
-    if (classes[i] === 0) context.arc(x, y, radius, 0, 2 * Math.PI)
-    else context.rect(x - 0.9 * radius, y - 0.9 * radius, 1.8 * radius, 1.8 * radius)
+    if (classes[i] === 0) context.arc(x, y, r, 0, 2 * Math.PI)
+    else context.rect(x - 0.9 * r, y - 0.9 * r, 1.8 * r, 1.8 * r)
     return markColours[classes[i] === 0 ? 0 : 1]
   }
   context.lineWidth = radius / 3
+  for (let i = 0; lit && i < lit.length; i++) {
+    outline(train, lit[i], 1.9)
+    context.fillStyle = glow.light
+    context.fill()
+    context.strokeStyle = glow.line
+    context.stroke()
+  }
   for (let i = 0; test && i < test.classes.length; i++) {
     context.strokeStyle = outline(test, i).hollow
     context.stroke()

@@ -225,12 +225,18 @@ function LivePlane({ preview, shown, everyMs, ...props }: LiveProps & { everyMs?
   const boundary = useQuery(props, 'boundary', { side }, { everyMs, isIdle })
   const points = useQuery(props, 'points', null, { step: 'once', isIdle })
   const { answer } = boundary
+  const lit = props.apart.length > 0 ? null : (props.part?.points as Uint32Array | undefined)
   const field = useMemo(() => answer && (answer as unknown as Field), [answer])
   const marks = useMemo(() => {
     const { train, test, own } = points.answer ? marksOfAnswer(points.answer) : preview
     const only = (split: 'train' | 'test') => shown === 'all' || shown === split
-    return { train: only('train') ? train : nothing, test: only('test') ? test : null, own }
-  }, [points.answer, preview, shown])
+    return {
+      train: only('train') ? train : nothing,
+      test: only('test') ? test : null,
+      own,
+      lit: only('train') ? lit : null,
+    }
+  }, [points.answer, preview, shown, lit])
   const failure = boundary.failure ?? points.failure
   const share = useMemo(() => field && shareOfClass1(field), [field])
   return (

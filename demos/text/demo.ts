@@ -3,7 +3,7 @@ import { gpt } from '../../src/nn/gpt.ts'
 import type { Task } from '../../src/trainer/settings/task.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { meta } from './meta.ts'
-import { attention, probabilities, sample, vocabulary } from './queries.ts'
+import { attention, part, probabilities, sample, vocabulary } from './queries.ts'
 import { blockSize, decodeText, fillWindow, readText, type TextData } from './tokens.ts'
 
 /** Windows of a text; the model says at each character which one follows. */
@@ -25,5 +25,5 @@ export const task: Task<TextData> = {
   // The classes are axis 1, so that the first axis is the windows, which are what counts.
   forward: (model, { x }) => model.forward(x).permute(0, 2, 1),
   loss: (logits, { y }) => crossEntropy(logits, y, { count: sampleCount() }),
-  queries: { vocabulary, sample, probabilities, attention },
+  queries: { vocabulary, sample, probabilities, attention, part },
 }

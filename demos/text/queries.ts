@@ -2,7 +2,11 @@ import { softmax } from '../../src/graph/functions/activations.ts'
 import type { RunOutputs } from '../../src/graph/plan/step-program.ts'
 import { Gpt } from '../../src/nn/gpt.ts'
 import type { Module } from '../../src/nn/module.ts'
-import type { ModelQuery, QueryForward } from '../../src/trainer/settings/task.ts'
+import {
+  answerOfPart,
+  type ModelQuery,
+  type QueryForward,
+} from '../../src/trainer/settings/task.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { RandomStream } from '../../src/util/random.ts'
 import { tensorType } from '../../src/util/shape.ts'
@@ -143,6 +147,20 @@ export const attention: ModelQuery<TextData> = async ({ data, program }, input) 
   const characters = prompt.map((token) => data.symbols[token])
   return { weights, layers: maps.length, heads, characters }
 }
+
+/** Passages of a rank's part of a step that are shown. */
+const maxOfPart = 4
+
+/** The first passages of this rank's part of the newest step. */
+export const part: ModelQuery<TextData> = async (context) =>
+  answerOfPart(context, 'passages', (own) => {
+    const { symbols, train } = context.data
+    const passages = Array.from(own.subarray(0, maxOfPart), (index) => {
+      const start = index * train.stride
+      return Array.from(train.tokens.subarray(start, start + blockSize), (token) => symbols[token])
+    })
+    return { passages: passages.map((characters) => characters.join('')) }
+  })
 
 /** The characters that the text has, its first words, and how long it is. */
 export const vocabulary: ModelQuery<TextData> = async ({

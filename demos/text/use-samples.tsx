@@ -42,24 +42,28 @@ export function thinned(lines: readonly Line[], max = maxLines): readonly Line[]
  * One line is asked for at a time. Nothing is asked while the page is hidden, nor while the model does not change.
  */
 export function useSamples(
-  { query, run }: Pick<ViewProps, 'query' | 'run'>,
+  { query, run, whose }: Pick<ViewProps, 'query' | 'run' | 'whose'>,
   prompt: string | null,
   temperature: number,
 ): Written & { again: () => void } {
   const [written, setWritten] = useState<Written>(nothing)
-  const state = useRef({ isAsking: false, runId: '', seed: 0, asked: '', answeredAtMs: 0 })
-  const now = useRef(run)
-  now.current = run
+  const state = useRef({ isAsking: false, writer: '', seed: 0, asked: '', answeredAtMs: 0 })
+  /** Whose lines these are. */
+  const writer = run && `${run.id} ${whose}`
+  const now = useRef(writer)
+  now.current = writer
   useEffect(() => {
     const { current } = state
-    if (run && run.id !== current.runId) {
-      Object.assign(current, { runId: run.id, seed: 0, asked: '' })
+    if (writer !== null && writer !== current.writer) {
+      Object.assign(current, { writer, seed: 0, asked: '' })
       setWritten(nothing)
       return
     }
     if (!run || run.step === 0 || prompt === null || current.isAsking || document.hidden) return
-    const isOver = run.end !== null
-    const moment = `${run.step} ${isOver} ${prompt}`
+    // It writes on while it learns what the run has learned.
+    const isBehind = whose === 'others' && !(written.lines[0]?.step >= run.step)
+    const isOver = run.end !== null && !isBehind
+    const moment = `${run.step} ${isOver} ${isBehind ? current.seed : ''} ${prompt}`
     if (moment === current.asked) return
     const isSoon = performance.now() - current.answeredAtMs < pauseMs
     if (isSoon && !isOver && run.paused === null) return
@@ -70,7 +74,7 @@ export function useSamples(
     query('sample', { prompt, length: isOver ? afterRun : duringRun, temperature, seed })
       .then(
         ({ added, step }) => {
-          if (now.current?.id !== run.id) return
+          if (now.current !== writer) return
           const line = { id: seed, prompt, text: String(added), step: Number(step) }
           setWritten(({ lines }) => ({ lines: thinned([line, ...lines]), failure: null }))
         },

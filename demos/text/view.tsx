@@ -23,6 +23,7 @@ export function TextView(props: ViewProps) {
   return (
     <div class="demo text-demo">
       <WhoseModel run={run} />
+      {props.part?.passages && <PartPassages part={props.part} />}
       {run ? (
         <Learning key={run.id} {...props} />
       ) : (
@@ -39,6 +40,17 @@ export function TextView(props: ViewProps) {
     </div>
   )
 }
+
+/** The first passages of this rank's part of a step. */
+const PartPassages = ({ part }: { part: NonNullable<ViewProps['part']> }) => (
+  <ul class="part-passages mono" aria-label="Some passages of your part">
+    {(part.passages as readonly string[]).map((passage, i) => (
+      <li key={i} class="glows">
+        {passage.replaceAll('\n', '↵')}
+      </li>
+    ))}
+  </ul>
+)
 
 function Learning(props: ViewProps) {
   const { run } = props

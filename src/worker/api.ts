@@ -10,7 +10,7 @@ import type {
 } from '../trainer/saves/checkpoint-shelf.ts'
 import type { SavedFile } from '../trainer/saves/save-requests.ts'
 import type { TrainConfig } from '../trainer/settings/config.ts'
-import type { QueryAnswer } from '../trainer/settings/task.ts'
+import type { QueryAnswer, Whose } from '../trainer/settings/task.ts'
 import type { Phase, RankName, RunEvent, TrainerResult } from '../trainer/watch/run-events.ts'
 import type { DeviceChoice } from '../util/device.ts'
 import type { TraceEvent } from '../util/spans.ts'
@@ -25,7 +25,7 @@ export type {
   ShelvedCheckpoint,
 } from '../trainer/saves/checkpoint-shelf.ts'
 export type { SavedFile } from '../trainer/saves/save-requests.ts'
-export type { QueryAnswer } from '../trainer/settings/task.ts'
+export type { QueryAnswer, Whose } from '../trainer/settings/task.ts'
 export type { RunEvent, RunRecord } from '../trainer/watch/run-events.ts'
 
 /**
@@ -164,11 +164,11 @@ export interface ComputeApi {
   save(): Promise<SavedFile>
   /**
    * Returns what the demo's look `name` gives for `input`, with its arrays handed over: between two steps of the run, at once in a pause, and
-   * behind the run's end until the next one begins.
+   * behind the run's end until the next one begins. `whose`: the model that is asked, as in `Trainer.query`; default: `all`.
    *
    * errors: `graph.misuse` while there is no model, or when it goes meanwhile; `config.invalid` for a look or an input that cannot be; `gpu.*`.
    */
-  query(name: string, input?: unknown): Promise<QueryAnswer>
+  query(name: string, input?: unknown, whose?: Whose): Promise<QueryAnswer>
   /** After a run that ended well and after the page has read its channels' statistics: says goodbye and closes the links. */
   leave(): Promise<void>
   /** Ends the run on all ranks, or on this one alone, which the others take for lost: what is pending rejects with `reason`. A no-op when nothing runs. */

@@ -58,6 +58,19 @@ it('a guest opens in the Show, trains with the host, and keeps the Lab over a re
   expect(await guest.locator('.status button').allInnerTexts()).toEqual(['Download the model'])
   expect(await guest.locator('.show-ring .node').count()).toBe(2)
 
+  // Of 96 points of a step each has half, and either can be left out.
+  const part = guest.locator('.your-part')
+  await part.getByText('Your part of step 60, which glows: 48 of 96 points').waitFor()
+  const plane = (page: Page) => page.locator('.plane').getAttribute('aria-label')
+  await expect.poll(() => plane(guest)).toContain('after step 60')
+  const together = await plane(guest)
+  await button(guest, 'Without your part').click()
+  await part.getByText('the points of the others alone. It is at step 60.').waitFor()
+  await expect.poll(() => plane(guest)).toContain('after step 60')
+  expect(await plane(guest)).not.toBe(together)
+  await button(guest, 'Without your part').click()
+  await expect.poll(() => plane(guest)).toBe(together)
+
   await button(guest, 'Lab').click()
   await guest.locator('#summary').waitFor()
   await guest.reload()

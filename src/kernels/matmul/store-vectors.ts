@@ -1,6 +1,5 @@
 import type { Shape } from '../../util/shape.ts'
-import { wideValue } from '../chain-kernel.ts'
-import { stepsToWgsl } from '../steps.ts'
+import { stepsToWgsl, wideValue } from '../steps.ts'
 import {
   indent,
   isStoreWide,

@@ -17,10 +17,14 @@ import type { BatchArrays, Task, TaskData } from '../settings/task.ts'
 export interface ShareBatch {
   /** How many of the first rows are samples; those behind them do not count. */
   readonly count: number
+  /** Their numbers; a view. */
+  readonly own: Uint32Array
   /** Samples of all ranks. */
   readonly globalCount: number
   /** Number of the first row in the global batch. */
   readonly firstRow: number
+  /** Rows of the share in a full batch. */
+  readonly rows: number
   /** Written over by the next batch. */
   readonly inputs: BatchArrays
 }
@@ -28,6 +32,8 @@ export interface ShareBatch {
 /** Which samples this rank takes: a pure function of the settings, the ranks and the step. */
 export interface Draws {
   readonly perEpoch: number
+  /** Of a full step of all ranks. */
+  readonly rows: number
   /** Samples that it draws from. */
   readonly slice: Slice
   /** The samples of step `inEpoch` of an epoch, in the rows of this rank's share of a full batch, and how many all ranks take. */
@@ -35,6 +41,21 @@ export interface Draws {
     epoch: number,
     inEpoch: number,
   ): { readonly own: Uint32Array; readonly share: BatchShare; readonly globalCount: number }
+  /** The samples of the same step that other ranks take, where this rank takes the rows `share`. */
+  others(epoch: number, inEpoch: number, share: BatchShare): Uint32Array<ArrayBuffer>
+}
+
+/** Returns the samples of a batch that are outside the rows of a share. */
+export function outsideShare(
+  batch: Uint32Array,
+  { offset, rows }: BatchShare,
+): Uint32Array<ArrayBuffer> {
+  const before = batch.subarray(0, offset)
+  const behind = batch.subarray(offset + rows)
+  const others = new Uint32Array(before.length + behind.length)
+  others.set(before)
+  others.set(behind, before.length)
+  return others
 }
 
 /** How a rank draws samples. With shuffled data, N ranks take together what one rank does. `shares`: by rank, of a full step. */
@@ -52,17 +73,27 @@ export function planDraws(
   const isOwn = partition === 'own-slice'
   const slice = isOwn ? slices[rank] : { start: 0, end: samples }
   let orderOf = -1
-  let order = new Uint32Array(0)
-  /** Within the slice. */
-  const ordered = (epoch: number) => {
-    if (epoch !== orderOf) order = epochOrder(seed, epoch, slice.end - slice.start)
+  /** By number of samples: slices differ by one at most. */
+  const orders = new Map<number, Uint32Array<ArrayBuffer>>()
+  /** Within a slice. */
+  const ordered = (epoch: number, { start, end } = slice) => {
+    if (epoch !== orderOf) orders.clear()
     orderOf = epoch
+    const order = orders.get(end - start) ?? epochOrder(seed, epoch, end - start)
+    orders.set(end - start, order)
     return order
   }
-  const ofSlice: BatchShare = { offset: 0, rows: share.rows }
+  /** With slices. */
+  const drawnBy = (other: number, epoch: number, inEpoch: number) => {
+    const { rows } = shares[other]
+    const from = slices[other]
+    const drawn = shareIndices(ordered(epoch, from), rows, inEpoch, { offset: 0, rows })
+    return drawn.map((index) => index + from.start)
+  }
   return {
     shares,
     perEpoch: stepsPerEpoch(samples, batchSize),
+    rows: batchSize,
     slice,
     take(epoch, inEpoch) {
       if (!isOwn) {
@@ -72,13 +103,20 @@ export function planDraws(
           globalCount: batchSamples(samples, batchSize, inEpoch),
         }
       }
-      const drawn = shareIndices(ordered(epoch), share.rows, inEpoch, ofSlice)
       const counts = slices.map((one, i) => sliceSamples(one, shares[i].rows, inEpoch))
       return {
-        own: drawn.map((index) => index + slice.start),
+        own: drawnBy(rank, epoch, inEpoch),
         share,
         globalCount: counts.reduce((sum, count) => sum + count, 0),
       }
+    },
+    others(epoch, inEpoch, of) {
+      if (isOwn)
+        return Uint32Array.from(
+          slices.flatMap((_, i) => (i === rank ? [] : [...drawnBy(i, epoch, inEpoch)])),
+        )
+      const whole: BatchShare = { offset: 0, rows: batchSize }
+      return outsideShare(shareIndices(ordered(epoch), batchSize, inEpoch, whole), of)
     },
   }
 }
@@ -120,7 +158,7 @@ export class ShareBatches {
     const inputs = this.#inputs.get(rows) ?? batchArrays(this.#typesOf(rows))
     this.#inputs.set(rows, inputs)
     this.#task.fill(this.#data, 'train', own, inputs)
-    return { count: own.length, globalCount, firstRow: offset, inputs }
+    return { count: own.length, own, globalCount, firstRow: offset, rows, inputs }
   }
 }
 

@@ -1,7 +1,7 @@
 import { epochOrder, stepsPerEpoch, virtualRows, virtualShares } from '../../data/shares.ts'
 import { Assignment } from '../../ddp/exact/assignment.ts'
 import type { TrainConfig } from '../settings/config.ts'
-import type { Draws } from './share-batches.ts'
+import { type Draws, outsideShare } from './share-batches.ts'
 
 /**
  * The parts of a global batch of which each is computed by one replay of one program, whichever rank does it.
@@ -44,17 +44,22 @@ export class VirtualWorkers {
     let order = new Uint32Array(0)
     const perEpoch = stepsPerEpoch(samples, batch)
     const slice = { start: 0, end: samples }
+    const batchOf = (epoch: number, inEpoch: number) => {
+      if (epoch !== orderOf) order = epochOrder(seed, epoch, samples)
+      orderOf = epoch
+      return order.subarray(inEpoch * batch, Math.min(samples, (inEpoch + 1) * batch))
+    }
     this.drawsOf = (workers) => ({
       perEpoch,
+      rows: batch,
       slice,
       take: (epoch, inEpoch) => {
-        if (epoch !== orderOf) order = epochOrder(seed, epoch, samples)
-        orderOf = epoch
-        const all = order.subarray(inEpoch * batch, Math.min(samples, (inEpoch + 1) * batch))
+        const all = batchOf(epoch, inEpoch)
         const share = { offset: workers.first * rows, rows: workers.count * rows }
         const own = all.subarray(share.offset, share.offset + share.rows)
         return { own, share, globalCount: all.length }
       },
+      others: (epoch, inEpoch, share) => outsideShare(batchOf(epoch, inEpoch), share),
     })
     this.draws = this.drawsOf(this)
   }

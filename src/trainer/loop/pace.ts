@@ -13,6 +13,11 @@ export class Pace {
     this.#env = env
   }
 
+  /** True if the next step has to wait. */
+  get isEarly(): boolean {
+    return this.#nextMs > this.#env.now()
+  }
+
   /**
    * Resolves when the next step may begin. Timers that come late are made up for by the step behind, a long step or a pause is not.
    *

@@ -4,9 +4,7 @@ import { ReplicaCheck } from '../../ddp/hashes/replica-check.ts'
 import { type LeftOut, mayLeaveOut } from '../../ddp/hooks/left-out.ts'
 import { compile } from '../../graph/compile/compile.ts'
 import { prepare } from '../../graph/plan/prepare.ts'
-import type { Parameter } from '../../graph/trace/parameter.ts'
 import { manualSeed } from '../../nn/init.ts'
-import type { GradScaler } from '../../optim/grad-scaler.ts'
 import { ProcessGroup } from '../../peer/group/group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
@@ -16,7 +14,7 @@ import { pipelinesOf } from '../settings/parallel.ts'
 import type { RankSetup, RankSetupOptions } from './rank-setup.ts'
 import { settleVariants } from './settle-variants.ts'
 import { replicated, type SharedModel } from './shared-model.ts'
-import { makeOptimizer, trainingStep } from './training-step.ts'
+import { makeStep } from './training-step.ts'
 
 /** All ranks of the group call it. errors: `config.invalid`, `gpu.*`, those of the group. */
 export async function setUpRank(options: RankSetupOptions): Promise<RankSetup> {
@@ -42,11 +40,7 @@ export async function setUpRank(options: RankSetupOptions): Promise<RankSetup> {
   const types = typesOf(ownRows)
 
   onPhase('compile')
-  const optimizer = makeOptimizer(task, shared, config)
-  const isHalf = config.precision === 'float16'
-  const scaler = isHalf ? await newScaler() : undefined
-  const clip = await clipTo(config.clipNorm)
-  const stepFunction = trainingStep(task, shared, optimizer, scaler, clip)
+  const { optimizer, scaler, run: stepFunction } = await makeStep(task, shared, config)
   runtime.variants = await settleVariants(
     options,
     rowsOf,
@@ -151,16 +145,4 @@ async function shareModel(
   })
   await ddp.ready
   return replicated(ddp, ddp.module, ddp.processGroup, ddp.leftOutRanks)
-}
-
-/** Clips gradients by their norm, inside a step. */
-async function clipTo(max: number | undefined) {
-  if (max === undefined) return undefined
-  const { clipGradNorm } = await loadPart('clipping', () => import('../../optim/clip.ts'))
-  return (parameters: readonly Parameter[]): void => void clipGradNorm(parameters, max)
-}
-
-async function newScaler(): Promise<GradScaler> {
-  const scaling = await loadPart('float16', () => import('../../optim/grad-scaler.ts'))
-  return new scaling.GradScaler()
 }

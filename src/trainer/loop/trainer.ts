@@ -8,16 +8,18 @@ import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
 import { adapterLine } from '../../util/adapter-words.ts'
 import { endFactsOf, TabringError } from '../../util/errors.ts'
+import { loadPart } from '../../util/load-part.ts'
 import { Changes } from '../saves/changes.ts'
 import { RunStates } from '../saves/run-states.ts'
 import type { SavedFile } from '../saves/save-requests.ts'
-import type { QueryAnswer, TaskData } from '../settings/task.ts'
+import type { QueryAnswer, TaskData, Whose } from '../settings/task.ts'
 import { tellCollective } from '../watch/log-collective.ts'
 import { ModelQueries } from '../watch/model-queries.ts'
 import type { Phase, RankName, RunRecord, TrainerResult } from '../watch/run-events.ts'
 import { RunLog } from '../watch/run-log.ts'
 import { shareGiven } from './given-data.ts'
 import { isNan } from './lost-steps.ts'
+import type { OthersModel } from './others-model.ts'
 import { exchangeLimitMs, PhaseTimeouts } from './phase-timeouts.ts'
 import type { RankSetup, RankSetupOptions } from './rank-setup.ts'
 import { RunBits } from './run-bits.ts'
@@ -70,6 +72,8 @@ export class Trainer {
   #timeouts: PhaseTimeouts
   readonly #queries: ModelQueries
   readonly #changes: Changes
+  /** Made when it is first asked. */
+  #others: Promise<OthersModel> | undefined
   readonly #states: RunStates
   readonly #loop: TrainingLoop
   readonly #groups: RunGroups
@@ -221,9 +225,43 @@ export class Trainer {
     return this.#states.ask()
   }
 
-  /** Returns what the task's look `name` gives for `input`: between two steps while it trains, at once in a pause and after the run's end. errors: those of `ModelQueries.ask`. */
-  query(name: string, input: unknown): Promise<QueryAnswer> {
-    return this.#queries.ask(name, input)
+  /**
+   * Returns what the task's look `name` gives for `input`: between two steps while it trains, at once in a pause and after the run's end. Of a model
+   * that learns from the `others` alone it has the `step` of that (`OthersModel`). errors: those of `ModelQueries.ask`; `config.invalid`, where not `canLeaveOut`.
+   */
+  async query(name: string, input: unknown, whose: Whose = 'all'): Promise<QueryAnswer> {
+    if (whose === 'all') return this.#queries.ask(name, input)
+    this.#others ??= this.#makeOthers().catch((error) => {
+      // Another try may find a model.
+      this.#others = undefined
+      throw error
+    })
+    return (await this.#others).ask(name, input)
+  }
+
+  async #makeOthers(): Promise<OthersModel> {
+    const { config, task } = this.#options
+    const { OthersModel } = await loadPart(
+      'the model of the others',
+      () => import('./others-model.ts'),
+    )
+    return OthersModel.create({
+      ...{ config, task, run: this.#queries, ownRows: this.#loop.ownRows },
+      changes: this.#changes,
+    })
+  }
+
+  /** Frees the model of the others, where it is not on `runtime`. */
+  #dropOthers(runtime?: AnyRuntime): void {
+    const others = this.#others
+    others?.then(
+      (made) => {
+        if (made.runtime === runtime) return
+        made.destroy()
+        if (this.#others === others) this.#others = undefined
+      },
+      () => undefined,
+    )
   }
 
   /** Takes the group's report of a collective; those of the step on record go into its timeline. */
@@ -234,6 +272,7 @@ export class Trainer {
 
   /** Frees what the run holds on the device, the trained parameters included. The trainer is of no use afterwards. */
   destroy(): void {
+    this.#dropOthers()
     this.#queries.destroy()
     this.#states.saves.letGo()
     for (const one of [this.#setup, this.#earlier]) one?.destroy()
@@ -394,6 +433,7 @@ export class Trainer {
     this.#loop.progress = first
     // Of an exact run's kept states the ranks have compared the hashes when they synchronized.
     if (!config.exact || !hasKept) await check?.compare(replicas, first.step)
+    this.#dropOthers(runtime)
     const modelFacts = { config, data, rank, worldSize, slice: draws.slice, runtime }
     this.#queries.begin({ ...modelFacts, model: shared.module, isWhole: shared.isWhole })
     onPhase('train')

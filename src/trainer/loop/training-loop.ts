@@ -2,6 +2,7 @@ import { noTimes, type RunOutputs, runTimesOf } from '../../graph/plan/step-prog
 import { gradientWeight } from '../../graph/trace/trace.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { metricOf } from '../evaluate/evaluate.ts'
+import { OwnRows } from '../evaluate/own-rows.ts'
 import type { ShareBatch } from '../evaluate/share-batches.ts'
 import type { Changes } from '../saves/changes.ts'
 import type { Progress } from '../saves/kept-states.ts'
@@ -88,6 +89,7 @@ export class TrainingLoop {
   readonly lost: LostSteps
   readonly timeline = new StepTimeline()
   readonly pause = new Pause()
+  readonly ownRows = new OwnRows()
   /** Spent in pauses. */
   pausedMs = 0
   readonly #options: LoopOptions
@@ -208,16 +210,18 @@ export class TrainingLoop {
     const { lost } = this
     for (let number = first.step + 1; number <= totalSteps; number++) {
       await this.#useSettings(setup, number)
-      await this.#pace.next(signal)
+      await this.#paced(group, signal)
       const isSampled = live.isDue(number)
       // With another under way its times would be shares of the gap between two answers, which may come at once.
       if (isSampled) await this.#drain()
       const beganMs = performance.now()
       const batch = batches.after(number - 1)
-      const { count, inputs, firstRow } = batch
+      const { count, inputs, firstRow, own, globalCount } = batch
+      this.ownRows.took(number - 1, setup.draws, batch)
+      const part = { step: number, own, globalCount }
       const scalars = {
         count,
-        [gradientWeight]: replicas === group ? count / batch.globalCount : 1,
+        [gradientWeight]: replicas === group ? count / globalCount : 1,
         ...randomScalarsFor(step, number - 1, firstRow),
       }
       now.step = number
@@ -239,6 +243,7 @@ export class TrainingLoop {
       const next = { number, epoch, batch, scalars, beganMs, isSampled }
       await this.#take(run, next)
       this.#stepBeganMs = undefined
+      this.#queries.part = part
       lost.stepped(group, number)
       await live.share(number)
       yield await asked()
@@ -253,6 +258,19 @@ export class TrainingLoop {
     // Steps under way have the rate of before.
     if (optimizer.paramGroups[0].lr !== this.#changes.at('lr', step)) await this.#drain()
     this.#changes.useRate(optimizer, step)
+  }
+
+  /** Waits until the pace lets the next step begin; what this rank is asked meanwhile costs the run nothing. */
+  async #paced({ size }: ProcessGroup, signal: AbortSignal | undefined): Promise<void> {
+    const { gaps } = this.#queries
+    // One rank alone may have steps on the device.
+    const isIdle = size > 1 && this.#pace.isEarly
+    if (isIdle) gaps.open()
+    try {
+      await this.#pace.next(signal)
+    } finally {
+      if (isIdle) await gaps.close()
+    }
   }
 
   /** Runs a step; resolves when it has ended, with one rank when the one before it has. */

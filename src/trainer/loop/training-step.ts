@@ -9,10 +9,22 @@ import { AdamW } from '../../optim/adam.ts'
 import type { GradScaler } from '../../optim/grad-scaler.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import { SGD } from '../../optim/sgd.ts'
+import { loadPart } from '../../util/load-part.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import { learningRateOf } from '../settings/demo-meta.ts'
 import type { Task, TaskInputs } from '../settings/task.ts'
 import type { SharedModel } from './shared-model.ts'
+
+/** What a step needs of a model. */
+type Trained = Pick<SharedModel, 'model' | 'backward' | 'mean'>
+
+/** The step of a task with what it needs, by the settings. errors: `part.missing`. */
+export async function makeStep(task: Task, shared: Trained, config: TrainConfig) {
+  const optimizer = makeOptimizer(task, shared, config)
+  const scaler = config.precision === 'float16' ? await newScaler() : undefined
+  const clip = await clipTo(config.clipNorm)
+  return { optimizer, scaler, run: trainingStep(task, shared, optimizer, scaler, clip) }
+}
 
 /**
  * The step of a task: forward, backward, clipping and update of one batch, of which `count` rows weigh. With a scaler, in float16.
@@ -22,7 +34,7 @@ import type { SharedModel } from './shared-model.ts'
 export const trainingStep =
   (
     task: Task,
-    shared: SharedModel,
+    shared: Trained,
     optimizer: Optimizer,
     scaler: GradScaler | undefined,
     clip?: (parameters: readonly Parameter[]) => void,
@@ -68,7 +80,7 @@ const meanOf = (sum: Tensor | undefined): Tensor | undefined =>
 
 export function makeOptimizer(
   { meta }: Task,
-  { model }: SharedModel,
+  { model }: Pick<SharedModel, 'model'>,
   config: TrainConfig,
 ): Optimizer {
   const lr = learningRateOf(config, meta)
@@ -87,3 +99,15 @@ export const randomScalarsFor = (
   program.prepared.trace.scalars.has(randomScalarNames.step)
     ? { [randomScalarNames.step]: step, [randomScalarNames.sample]: firstSample }
     : {}
+
+/** Clips gradients by their norm, inside a step. */
+async function clipTo(max: number | undefined) {
+  if (max === undefined) return undefined
+  const { clipGradNorm } = await loadPart('clipping', () => import('../../optim/clip.ts'))
+  return (parameters: readonly Parameter[]): void => void clipGradNorm(parameters, max)
+}
+
+async function newScaler(): Promise<GradScaler> {
+  const scaling = await loadPart('float16', () => import('../../optim/grad-scaler.ts'))
+  return new scaling.GradScaler()
+}

@@ -76,6 +76,8 @@ export interface QueryContext<Data extends TaskData = TaskData> {
   readonly worldSize: number
   /** Training samples that this rank draws from: from `start` up to `end`. With shuffled data that is all of them. */
   readonly slice: { readonly start: number; readonly end: number }
+  /** This rank's part of the newest step; null before the first. */
+  readonly part: StepPart | null
   /** Returns `forward` as a program over the model in evaluation mode, compiled at the first call with this `key` and kept for the run. */
   program(key: string, types: InputTypes, forward: QueryForward): Promise<QueryProgram>
   /** The parameters and buffers, by PyTorch's keys. */
@@ -85,6 +87,34 @@ export interface QueryContext<Data extends TaskData = TaskData> {
    * such work goes on at a time.
    */
   copied<T>(work: (copy: ModelCopy) => Promise<T>): Promise<T>
+}
+
+/** The model that is asked: the run's, or one that learns from the other ranks' samples alone. */
+export type Whose = 'all' | 'others'
+
+/** Returns what the query `part` of each task says of this rank's part of the newest step: how many samples, called `of`, and `shown` of them. */
+export const answerOfPart = (
+  { part }: Pick<QueryContext, 'part'>,
+  of: string,
+  shown: (own: Uint32Array) => QueryAnswer,
+): QueryAnswer =>
+  part
+    ? {
+        ofStep: part.step,
+        count: part.own.length,
+        globalCount: part.globalCount,
+        of,
+        ...shown(part.own),
+      }
+    : {}
+
+/** The training samples that a rank computed in a step. */
+export interface StepPart {
+  readonly step: number
+  /** Their numbers, which must not be changed. */
+  readonly own: Uint32Array
+  /** Samples of all ranks. */
+  readonly globalCount: number
 }
 
 /** A model that stays as it is while training goes on. */

@@ -8,6 +8,11 @@ export class Gaps {
   /** Work that is under way while it is open. */
   #flow: Promise<void> = Promise.resolve()
 
+  /** No step is to come. */
+  get isOpen(): boolean {
+    return this.#isOpen
+  }
+
   get isWaiting(): boolean {
     return this.#waiting.length > 0
   }

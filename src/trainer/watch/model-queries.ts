@@ -10,6 +10,7 @@ import type {
   QueryAnswer,
   QueryContext,
   QueryForward,
+  StepPart,
   Task,
 } from '../settings/task.ts'
 import { Gaps } from './between-steps.ts'
@@ -18,7 +19,7 @@ import { Gaps } from './between-steps.ts'
 const copyShareMs = 40
 
 /** Subject of queries: a model on a device, with all that a task's query may read. */
-export interface Queried extends Omit<QueryContext, 'program' | 'stateDict' | 'copied'> {
+export interface Queried extends Omit<QueryContext, 'part' | 'program' | 'stateDict' | 'copied'> {
   readonly runtime: AnyRuntime
   /** Without anything that exchanges: each rank looks by itself. */
   readonly model: Module
@@ -29,19 +30,27 @@ export interface Queried extends Omit<QueryContext, 'program' | 'stateDict' | 'c
 /** Answers queries of a task to the model that a run trains: while it runs, while it pauses, and behind its end. */
 export class ModelQueries {
   /** Between the steps of the run. */
-  readonly gaps = new Gaps()
+  readonly gaps: Gaps
   readonly #task: Task
   #answered: Queried | undefined
   readonly #programs = new Map<string, Promise<StepProgram>>()
   /** The steps behind the parameters, as the run counts them. */
   step = 0
+  /** This rank's of the newest step. */
+  part: StepPart | null = null
   /** Made when a look first asks for one. */
   #copy: Module | undefined
   /** One work has the copy at a time. */
   #copyFree: Promise<unknown> = Promise.resolve()
 
-  constructor(task: Task) {
+  constructor(task: Task, gaps = new Gaps()) {
     this.#task = task
+    this.gaps = gaps
+  }
+
+  /** What it answers about; undefined while there is no model. */
+  get answered(): Queried | undefined {
+    return this.#answered
   }
 
   /** The model is there, and its parameters are those of the next step; or, of a divided one, the whole after the last step. */
@@ -80,6 +89,7 @@ export class ModelQueries {
       })
     const context: QueryContext = {
       ...answered,
+      part: this.part,
       program: async (key, types, forward) => {
         const at = [answered, answered.model, `${name} ${key}`] as const
         const program = await this.#program(...at, types, forward)
@@ -195,7 +205,7 @@ export class ModelQueries {
   }
 }
 
-const noModel = () =>
+export const noModel = () =>
   new TabringError(
     'graph.misuse',
     'query: there is no model yet. Ask again when training has started.',

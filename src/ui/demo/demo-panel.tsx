@@ -1,11 +1,13 @@
-import { useEffect, useState } from 'preact/hooks'
-import { messageOf } from '../../util/errors.ts'
+import { useState } from 'preact/hooks'
+import type { TrainConfig } from '../../trainer/settings/config.ts'
 import { Panel } from '../parts/panel.tsx'
+import { useLoaded } from '../parts/use-loaded.ts'
 import type { Acts } from '../state/acts.ts'
 import { canChange, checkedDraft, isMaker, settingsOfRoom } from '../state/room-facts.ts'
-import { isRunning, ranksApart } from '../state/run-facts.ts'
+import { hasPart, isRunning, ranksApart } from '../state/run-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
-import type { View, ViewLoaders } from './view-props.ts'
+import { useQuery } from './use-query.ts'
+import type { Query, ViewLoaders } from './view-props.ts'
 
 interface DemoPanelProps {
   snapshot: Snapshot
@@ -14,47 +16,54 @@ interface DemoPanelProps {
 }
 
 /** What the demo of the run shows, and takes from people; its view is loaded when it is first wanted. */
-export function DemoPanel({ snapshot, acts, views }: DemoPanelProps) {
-  const { experiments, run, draft, givenInLink } = snapshot
+export function DemoPanel(props: DemoPanelProps) {
+  const { snapshot, views } = props
+  const { draft } = snapshot
   const canSet = snapshot.stage === 'inside' && isMaker(snapshot) && !isRunning(snapshot)
   // While the maker chooses another demo, that one is shown, to all; else the one that ran.
   const config = canSet ? checkedDraft(snapshot).known : settingsOfRoom(snapshot)
   const name = canSet ? draft.demo : (settingsOfRoom(snapshot)?.demo ?? draft.demo)
-  const load = Object.hasOwn(views, name) ? views[name] : undefined
-  const [loaded, setLoaded] = useState<{ name: string; View: View } | null>(null)
-  const [failure, setFailure] = useState<string | null>(null)
-  useEffect(() => {
-    if (!load) return
-    let isCurrent = true
-    setFailure(null)
-    load().then(
-      (View) => isCurrent && setLoaded({ name, View }),
-      (error) => isCurrent && setFailure(messageOf(error)),
-    )
-    return () => {
-      isCurrent = false
-    }
-  }, [name, load])
-  if (!load) return null
-  const { title, sentence } = experiments.metaOf(name)
-  const View = loaded?.name === name ? loaded.View : null
+  if (!Object.hasOwn(views, name)) return null
+  return <Demo key={name} {...props} {...{ name, config, canSet }} />
+}
+
+interface DemoProps extends DemoPanelProps {
+  name: string
+  config: Partial<TrainConfig> | null
+  canSet: boolean
+}
+
+function Demo({ snapshot, acts, views, name, config, canSet }: DemoProps) {
+  const { givenInLink, resets } = snapshot
+  const { part: View, failure } = useLoaded('this view', views[name]!, true)
+  // A run of another demo is not this view's.
+  const run = snapshot.run?.config?.demo === name ? snapshot.run : null
+  const isShared = run !== null && hasPart(run)
+  const yours = useLoaded('your part', () => import('./your-part.tsx'), isShared)
+  /** The run whose model is shown without this rank's part. */
+  const [without, setWithout] = useState('')
+  const whose = isShared && without === run.id ? 'others' : 'all'
+  const query: Query = (query, input) => acts.query(query, input, undefined, whose)
+  const { answer } = useQuery({ run, query, whose }, 'part', null, { isIdle: !isShared })
+  const part = isShared ? answer : null
+  const { title, sentence } = snapshot.experiments.metaOf(name)
   return (
     <Panel id="demo" title={title}>
       <p class="quiet">{sentence}</p>
-      {failure !== null && (
-        <p role="alert">This view could not be loaded: {failure} Reload the page.</p>
+      {failure && <p role="alert">{failure}</p>}
+      {isShared && yours.part && (
+        <yours.part.YourPart
+          {...{ run, part, whose }}
+          onWhose={(next) => setWithout(next === 'others' ? run.id : '')}
+        />
       )}
       {View && (
         <View
-          key={snapshot.resets}
-          config={config}
-          // A run of another demo is not this view's.
-          run={run?.config?.demo === name ? run : null}
-          canSet={canSet}
+          key={resets}
+          {...{ config, run, canSet, query, whose, part }}
           canChange={canChange(snapshot)}
           set={acts.set}
-          query={acts.query}
-          apart={ranksApart(run)}
+          apart={ranksApart(snapshot.run)}
           queryOn={(rank) => (query, input) => acts.query(query, input, rank)}
           give={(bytes, text, samples) => acts.give(name, bytes, text, samples)}
           refuseLink={() => acts.damagedInLink(name)}

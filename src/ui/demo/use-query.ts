@@ -1,7 +1,7 @@
 import { createContext } from 'preact'
 import { useContext, useEffect, useRef, useState } from 'preact/hooks'
 import { messageOf } from '../../util/errors.ts'
-import type { QueryAnswer } from '../../worker/api.ts'
+import type { QueryAnswer, Whose } from '../../worker/api.ts'
 import type { ViewProps } from './view-props.ts'
 
 export interface Queried {
@@ -14,7 +14,13 @@ export interface Queried {
 /** Resolves when the page is next drawn, as `Store.nextDraw`; at once on a page without a store. */
 export const NextDraw = createContext<() => Promise<void>>(async () => undefined)
 
-const nothingQueried = { answer: null, failure: null, turn: 0 }
+const nothingQueried = {
+  runId: '',
+  /** By the model that was asked. */
+  answers: {} as Partial<Record<Whose, QueryAnswer>>,
+  failure: null as string | null,
+  turn: 0,
+}
 
 /** Answers are at least this far apart, so that looking costs a run little. units: ms. */
 const defaultEveryMs = 250
@@ -26,11 +32,12 @@ const retryMs = 1000
  *
  * An answer to another `input` is shown at once, one that only follows the run with the next picture of the page.
  *
- * It asks when `step` (or `input`) is another than that of the last answer; where the answer needs nothing of the run's progress, give a
- * constant. An answer that comes after the last step is of the trained model. Nothing is asked while it `isIdle`.
+ * It asks when `step` (or `input`) is another than that of the last answer; where the answer is of the data alone, give `once`. An answer
+ * that comes after the last step is of the trained model. A model that lags behind the run is asked again and again. Nothing is asked while it
+ * `isIdle`.
  */
 export function useQuery(
-  { query, run }: Pick<ViewProps, 'query' | 'run'>,
+  { query, run, whose }: Pick<ViewProps, 'query' | 'run' | 'whose'>,
   name: string,
   input: unknown,
   {
@@ -40,12 +47,16 @@ export function useQuery(
   } = {},
 ): Queried {
   // An answer and the turn it ends are one change: the view is drawn once for both.
-  const [queried, setQueried] = useState<Queried & { turn: number }>(nothingQueried)
+  const [queried, setQueried] = useState(nothingQueried)
   const nextDraw = useContext(NextDraw)
   const state = useRef({ isAsking: false, askedAtMs: 0, asked: '', input: '' })
   const hasModel = run !== null && run.step > 0
-  const question = JSON.stringify(input)
-  const wanted = hasModel ? `${step} ${question}` : ''
+  const asks = step === 'once' ? 'all' : whose
+  const runId = run?.id ?? ''
+  const answer = (queried.runId === runId && queried.answers[asks]) || null
+  const question = `${asks} ${JSON.stringify(input)}`
+  const isBehind = asks === 'others' && answer !== null && Number(answer.step) < (run?.step ?? 0)
+  const wanted = hasModel ? `${runId} ${step} ${isBehind ? queried.turn : ''} ${question}` : ''
   useEffect(() => {
     const { current } = state
     if (!hasModel || isIdle || current.isAsking || wanted === current.asked || document.hidden)
@@ -60,14 +71,23 @@ export function useQuery(
         async (answer) => {
           if (isFollowing) await nextDraw()
           current.isAsking = false
-          setQueried(({ turn }) => ({ answer, failure: null, turn: turn + 1 }))
+          setQueried(({ answers, turn, ...before }) => ({
+            runId,
+            answers: { ...(before.runId === runId && answers), [asks]: answer },
+            failure: null,
+            turn: turn + 1,
+          }))
         },
         (error) => {
           current.isAsking = false
           // It may be too early, or the worker busy: the same is asked again, though not at once.
           current.asked = ''
           current.askedAtMs = performance.now() + retryMs - everyMs
-          setQueried(({ answer, turn }) => ({ answer, failure: messageOf(error), turn: turn + 1 }))
+          setQueried((before) => ({
+            ...before,
+            failure: messageOf(error),
+            turn: before.turn + 1,
+          }))
         },
       )
     }
@@ -79,5 +99,5 @@ export function useQuery(
     const timer = setTimeout(ask, waitMs)
     return () => clearTimeout(timer)
   }, [name, wanted, isIdle, queried.turn, document.hidden])
-  return queried
+  return { answer, failure: queried.failure }
 }

@@ -1,6 +1,6 @@
 import type { ComponentType } from 'preact'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
-import type { QueryAnswer } from '../../worker/api.ts'
+import type { QueryAnswer, Whose } from '../../worker/api.ts'
 import type { Acts } from '../state/acts.ts'
 import type { Run } from '../state/run.ts'
 
@@ -18,6 +18,10 @@ export interface ViewProps {
   readonly set: Acts['set']
   /** Returns what the demo's look gives on this rank. errors: rejects while there is no model, and as the look says. */
   readonly query: Query
+  /** The model that `query` asks. */
+  readonly whose: Whose
+  /** What the query `part` gives: this rank's part of the newest step; null where it has no part of its own. */
+  readonly part: QueryAnswer | null
   /** Ranks of this tab whose models differ: all of them where they train without an exchange; none where one is as good as all. */
   readonly apart: readonly number[]
   /** As `query`, on another rank of this tab. */

@@ -305,10 +305,10 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       member.watch(watches)
       more?.update({ watches })
     },
-    async query(name, input, rank = member.rank ?? 0) {
+    async query(name, input, rank = member.rank ?? 0, whose) {
       if (store.snapshot.run?.isWatched) return withWatching((it) => it.query(name, input))
       const asked = rank === member.rank ? member : more?.at(rank)
-      if (asked) return asked.compute.query(name, input)
+      if (asked) return asked.compute.query(name, input, whose)
       throw new Error(`Rank ${rank} of this tab has left the room. Choose another rank.`)
     },
     give(demo, bytes, text = null, samples) {

@@ -1,5 +1,5 @@
 import type { StepSample } from '../../trainer/watch/step-sample.ts'
-import type { QueryAnswer, ShelvedCheckpoint } from '../../worker/api.ts'
+import type { QueryAnswer, ShelvedCheckpoint, Whose } from '../../worker/api.ts'
 import type { SettingKey } from '../settings/list.ts'
 import type { KeptRun } from './kept-runs.ts'
 
@@ -35,8 +35,8 @@ export interface Acts {
   watch(watches: boolean): void
   /** Saves a checkpoint of the run in this browser. */
   save(): void
-  /** Asks a compute worker of this tab for a demo's look: that of `rank`, or of the rank that the page shows. */
-  query(name: string, input?: unknown, rank?: number): Promise<QueryAnswer>
+  /** Asks a compute worker of this tab for a demo's look: that of `rank`, or of the rank that the page shows; `whose` model, as `ComputeApi.query`. */
+  query(name: string, input?: unknown, rank?: number, whose?: Whose): Promise<QueryAnswer>
   /** Keeps what a person gave to a demo, for its next run; null takes it back. `text` is the same for an address, where it is short enough. */
   give(
     demo: string,

@@ -37,13 +37,20 @@ export const isLeftOut = ({ end }: Run): boolean =>
 export const hasOwnModels = ({ config, worldSize }: Pick<Run, 'config' | 'worldSize'>): boolean =>
   config?.strategy === 'alone' && worldSize > 1
 
+/** Ranks share the steps of one model, so that this one has a part of them. */
+export const hasPart = ({ config, worldSize, isWatched }: Run): boolean =>
+  !isWatched && worldSize > 1 && config?.parallel === 'dp' && config.strategy === 'ddp'
+
+/** The ranks of this tab, where it says which they are. */
+export function ranksHere({ members, rank }: Pick<Run, 'members' | 'rank'>): readonly number[] {
+  const tab = members[rank]?.tab
+  return members.flatMap((member, one) => (tab !== undefined && member.tab === tab ? [one] : []))
+}
+
 /** The ranks of this tab, where there are several and each trains a separate model; else none. */
 export function ranksApart(run: Run | null): readonly number[] {
   if (run?.config?.strategy !== 'alone') return []
-  const { tab } = run.members[run.rank]
-  const here = run.members.flatMap((member, rank) =>
-    tab !== undefined && member.tab === tab ? [rank] : [],
-  )
+  const here = ranksHere(run)
   return here.length > 1 ? here : []
 }
 

@@ -17,7 +17,7 @@ import type {
 import type { CheckpointPlace } from '../../trainer/saves/run-checkpoint.ts'
 import type { SavedFile } from '../../trainer/saves/save-requests.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
-import type { QueryAnswer, QueryValue, TaskLoaders } from '../../trainer/settings/task.ts'
+import type { QueryAnswer, QueryValue, TaskLoaders, Whose } from '../../trainer/settings/task.ts'
 import type { Phase, RunEvent } from '../../trainer/watch/run-events.ts'
 import type { DeviceChoice } from '../../util/device.ts'
 import { DataError, PeerError, TabringError } from '../../util/errors.ts'
@@ -380,14 +380,14 @@ class ComputeWorker implements ComputeApi {
     )
   }
 
-  async query(name: string, input?: unknown): Promise<QueryAnswer> {
+  async query(name: string, input?: unknown, whose?: Whose): Promise<QueryAnswer> {
     if (!this.#trainer) {
       throw new TabringError(
         'graph.misuse',
         'query: there is no model yet. Ask again when training has started.',
       )
     }
-    const answer = await this.#trainer.query(name, input)
+    const answer = await this.#trainer.query(name, input, whose)
     return Comlink.transfer(answer, buffersOf(answer))
   }
 

@@ -96,7 +96,7 @@ test.each([1, 2])(
       '',
       expect.stringContaining('side must be a whole number from 2 to 256, got 1'),
       expect.stringContaining(
-        'query: expected boundary or points or hidden of Playground, got weights',
+        'query: expected boundary or points or hidden or part of Playground, got weights',
       ),
     ])
     // Each says whose model it was: one run goes between two steps, so the second is of a later one.
