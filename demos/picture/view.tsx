@@ -77,7 +77,7 @@ export function PictureView(props: ViewProps) {
             }
           />
           <Framed
-            {...unanswered(isFromScratch({ config, run: null }))}
+            {...unanswered(isFromScratch({ ...props, run: null }))}
             shape={next ?? square}
             title="Learned"
           />

@@ -3,6 +3,7 @@ import { givenData } from '../../src/trainer/settings/config.ts'
 import { ApartLink } from '../../src/ui/demo/apart-link.tsx'
 import { Choices } from '../../src/ui/demo/choices.tsx'
 import { Expected } from '../../src/ui/demo/expected.tsx'
+import { isFromScratch } from '../../src/ui/demo/from-scratch.ts'
 import { useInView } from '../../src/ui/demo/use-in-view.ts'
 import { useQuery } from '../../src/ui/demo/use-query.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
@@ -61,6 +62,9 @@ export function PlaygroundView(props: ViewProps) {
           />
         )}
         <p class="quiet">
+          {(isOfRun ? run.step === 0 : !isDrawing) &&
+            isFromScratch({ ...props, run: isOfRun ? run : null }) &&
+            'Grey: untrained, no boundary yet. '}
           <b class="mark-0">●</b> class 0, <b class="mark-1">■</b> class 1; hollow: held out; pale:
           used by another rank. The line: both classes equally likely.
         </p>

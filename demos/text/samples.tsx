@@ -17,7 +17,7 @@ interface SamplesProps {
 }
 
 /** Returns whether the model of this run, or of the next, begins with the parameters that wrote `untrained`. */
-export function beginsUntrained(props: Pick<ViewProps, 'run' | 'config'>): boolean {
+export function beginsUntrained(props: Pick<ViewProps, 'run' | 'config' | 'isOthers'>): boolean {
   const { data, seed } = props.run?.config ?? props.config ?? {}
   return data === 'story' && seed === 0 && isFromScratch(props)
 }

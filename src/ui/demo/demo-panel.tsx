@@ -3,7 +3,13 @@ import type { TrainConfig } from '../../trainer/settings/config.ts'
 import { Panel } from '../parts/panel.tsx'
 import { useLoaded } from '../parts/use-loaded.ts'
 import type { Acts } from '../state/acts.ts'
-import { canChange, checkedDraft, isMaker, settingsOfRoom } from '../state/room-facts.ts'
+import {
+  canChange,
+  checkedDraft,
+  hasRun,
+  isMaker,
+  settingsOfRoom,
+} from '../state/room-facts.ts'
 import { hasPart, isRunning, ranksApart } from '../state/run-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { useQuery } from './use-query.ts'
@@ -62,6 +68,7 @@ function Demo({ snapshot, acts, views, name, config, canSet }: DemoProps) {
           key={resets}
           {...{ config, run, canSet, query, whose, part }}
           canChange={canChange(snapshot)}
+          isOthers={!canSet && !isRunning(snapshot) && hasRun(snapshot)}
           set={acts.set}
           apart={ranksApart(snapshot.run)}
           queryOn={(rank) => (query, input) => acts.query(query, input, rank)}

@@ -10,6 +10,8 @@ export interface ViewProps {
   readonly config: Partial<TrainConfig> | null
   /** The run of this tab, or its last one. */
   readonly run: Run | null
+  /** The others have begun the room's run, or ended it, and this tab has no part in it. */
+  readonly isOthers: boolean
   /** True if this tab may change the settings: it made the room, and nothing runs. */
   readonly canSet: boolean
   /** True if this tab may change settings of the run under way: those whose rows say `isLive`. */

@@ -116,6 +116,9 @@ export function isRoomOn({ lobby }: Snapshot): boolean {
   return lobby?.state === 'assigned' || lobby?.state === 'running'
 }
 
+/** The room's run has begun; it may be over. */
+export const hasRun = ({ lobby }: Snapshot): boolean => lobby !== null && lobby.state !== 'lobby'
+
 /** That run continues when a rank is lost, and admits tabs: the room knows its newest roster. */
 export function isElasticOn({ lobby }: Snapshot): boolean {
   return lobby?.state === 'running' && lobby.ballot !== undefined

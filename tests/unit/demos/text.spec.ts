@@ -168,7 +168,11 @@ test('untrained line is shown when the run began with the model that wrote it', 
   const begins = (config: object, part: Partial<Run> = {}) => {
     const { run } = assigned(2)
     const own = parseTrainConfig({ demo: 'text', ...config })
-    return beginsUntrained({ config: null, run: { ...run!, config: own, ...part } })
+    return beginsUntrained({
+      config: null,
+      isOthers: false,
+      run: { ...run!, config: own, ...part },
+    })
   }
   expect(begins({})).toBe(true)
   expect(begins({}, { step: 500 })).toBe(true)
@@ -177,6 +181,9 @@ test('untrained line is shown when the run began with the model that wrote it', 
   expect(begins({ resume: 'latest' })).toBe(false)
   expect(begins({}, { resumed: { step: 500, differences: [] } })).toBe(false)
   expect(begins({}, { joins: true, step: 500 })).toBe(false)
+  const own = parseTrainConfig({ demo: 'text' })
+  const waiting = (isOthers: boolean) => beginsUntrained({ config: own, run: null, isOthers })
+  expect([false, true].map(waiting)).toEqual([true, false])
 })
 
 test('of many lines some go, so that the others are spread over the run', () => {
