@@ -84,7 +84,10 @@ describe('a room', { timeout: 240_000 }, () => {
     const pace = page.getByLabel('Pace')
     await pace.fill('90')
     await pace.press('Enter')
-    await page.locator('.field.live').filter({ hasText: /Pace.*from step \d+/ }).waitFor()
+    await page
+      .locator('.field.live')
+      .filter({ hasText: /Pace.*from step \d+/ })
+      .waitFor()
     expect(await page.getByText('needs a new start').count()).toBe(1)
     await button(page, 'Pause').click()
     await see(page, 'Paused')

@@ -3,13 +3,7 @@ import type { TrainConfig } from '../../trainer/settings/config.ts'
 import { Panel } from '../parts/panel.tsx'
 import { useLoaded } from '../parts/use-loaded.ts'
 import type { Acts } from '../state/acts.ts'
-import {
-  canChange,
-  checkedDraft,
-  hasRun,
-  isMaker,
-  settingsOfRoom,
-} from '../state/room-facts.ts'
+import { canChange, checkedDraft, hasRun, isMaker, settingsOfRoom } from '../state/room-facts.ts'
 import { hasPart, isRunning, ranksApart } from '../state/run-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { useQuery } from './use-query.ts'

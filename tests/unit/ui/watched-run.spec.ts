@@ -20,7 +20,11 @@ const sent = (before: Run | null, run: Run) => valueIn(textOf(changesOf(before, 
 test('changesOf and withChanges give an onlooker the newest of each curve, and what else has changed', () => {
   const first = stepped(begun(), 1000)
   const second = stepped(first, 100)
-  const seen = withChanges(withChanges(null, sent(null, first), making), sent(first, second), making)!
+  const seen = withChanges(
+    withChanges(null, sent(null, first), making),
+    sent(first, second),
+    making,
+  )!
   expect(seen).toMatchObject({ isWatched: true, worldSize: 2, rank: 1, step: 1100, id: first.id })
   const { xs, ys, length } = seen.loss
   expect([xs[length - 1], ys[length - 1]]).toEqual([1100, expect.closeTo(1 / 1100, 7)])
