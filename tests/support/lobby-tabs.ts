@@ -94,6 +94,7 @@ export class LobbyTab {
     this.#measures = new Measures({
       env: world.env,
       report: (measured) => this.say({ type: 'update', info: { ...this.#info, measured } }),
+      isAlone: () => false,
       speed: () => Promise.resolve(null),
       serverRoundTrip: () => Promise.resolve(2 * serverMs),
       linkRoundTrips: () => Promise.resolve([1.5]),

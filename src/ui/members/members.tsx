@@ -71,8 +71,8 @@ export function LateWatchAct(props: { snapshot: Snapshot; acts: Acts }) {
 export const MeasuredNote = ({ members }: { members: readonly LobbyMember[] }) =>
   members.some(({ measured }) => measured) && (
     <p class="quiet measured-note">
-      GFLOP/s: a 512 × 512 matrix product on the member’s device, measured between runs. ms: round
-      trip to its neighbours in the ring or to the server.
+      GFLOP/s: a 512 × 512 matrix product on the member’s device, measured between runs, once others
+      are here. ms: round trip to its neighbours in the ring or to the server.
     </p>
   )
 

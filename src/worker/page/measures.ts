@@ -5,7 +5,7 @@ import type { Env } from '../../util/env.ts'
 /** Round trips to the server are measured this often between runs, those of links in a run. units: ms. */
 const idleEveryMs = 15_000
 const runEveryMs = 3_000
-/** The device is measured once the room has been left alone for so long: tabs that open take it for themselves. units: ms. */
+/** The device is measured once a room of several members has been left alone for so long: tabs that open take it for themselves. units: ms. */
 const quietMs = 1_500
 /** The device is measured so often at most, each time that the room is quiet again: the others may have had it the first time. */
 const speedTries = 3
@@ -21,6 +21,8 @@ export interface MeasuresOptions {
   readonly env: Env
   /** Sends the measurements to the room. */
   readonly report: (measured: Measured) => void
+  /** Nobody is there to compare with: the device is not measured. */
+  readonly isAlone: () => boolean
   /** GFLOP/s of the device; null where it has none. Called between runs, three times at most, and the max counts; may fail. */
   readonly speed: () => Promise<number | null>
   /** units: ms. */
@@ -109,7 +111,7 @@ export class Measures {
   }
 
   async #measureSpeed(): Promise<void> {
-    if (!this.isIdle) return
+    if (!this.isIdle || this.#options.isAlone()) return
     this.#speedTries++
     const gflops = await this.#options.speed().catch(() => null)
     // A run that began meanwhile came first; there will be another quiet time.

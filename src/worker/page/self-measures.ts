@@ -36,6 +36,7 @@ export class SelfMeasures {
     this.#measures = new Measures({
       env: systemEnv,
       report,
+      isAlone: () => (client.lobby?.members.length ?? 1) === 1,
       speed,
       serverRoundTrip: () => client.roundTrip(),
       linkRoundTrips,

@@ -12,6 +12,7 @@ function measuring(given: Partial<MeasuresOptions> = {}) {
   const measures = new Measures({
     env,
     report: (measured) => received.push({ atMs: env.now(), measured }),
+    isAlone: () => false,
     speed: async () => {
       calls.speed++
       return 15.9
@@ -45,6 +46,18 @@ describe('what a member measures of itself', () => {
     expect(calls.speed).toBe(1)
     expect(calls.server).toBeGreaterThan(60)
     expect(received).toHaveLength(2)
+  })
+
+  it('measures the device once another member is there', async () => {
+    let members = 1
+    const { env, calls, measures } = measuring({ isAlone: () => members === 1 })
+    measures.begin()
+    await env.advance(60_000)
+    expect(calls.speed).toBe(0)
+    members = 2
+    measures.roomIs('two')
+    await env.advance(60_000)
+    expect(calls.speed).toBe(1)
   })
 
   it('measures the device again when the room is quiet again, three times at most, and sends the maximum', async () => {
