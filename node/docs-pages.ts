@@ -1,10 +1,11 @@
+import { readFileSync } from 'node:fs'
 import { dirname, join, posix, relative } from 'node:path'
 import { Marked } from 'marked'
 import { gfmHeadingId } from 'marked-gfm-heading-id'
 import type { Plugin } from 'vite'
 import { listPages, type Page, readPage } from './docs.ts'
 
-/** The pages of docs/ as HTML in the look of the site, rendered when it is built. */
+/** The pages of docs/ as pages of the site, rendered when it is built. */
 
 const repository = join(import.meta.dirname, '..')
 
@@ -52,6 +53,11 @@ export function docsPages(): Plugin {
   }
 }
 
+/** The training page's. */
+const [icon] = /<link\s+rel="icon"[^>]*>/.exec(
+  readFileSync(join(repository, 'index.html'), 'utf8'),
+)!
+
 function html({ path }: Page): string {
   const text = readPage(path)
   const title = /^# (.+)/m.exec(text)?.[1].replaceAll('`', '') ?? 'Docs'
@@ -63,6 +69,7 @@ function html({ path }: Page): string {
     <meta name="viewport" content="width=device-width, initial-scale=1" />
     <meta name="color-scheme" content="light dark" />
     <title>${escaped(title)} · Tabring</title>
+    ${icon}
   </head>
   <body>
     <div class="page">

@@ -44,9 +44,9 @@ render(
       <section class="class-about">
         <h2>Five lessons on how machines learn together</h2>
         <p>
-          Each opens a page that really trains. Read the idea, say what you think will happen, then
-          try it: a tick comes when you have reached a goal. Lessons 2 and 4 need others, or more
-          tabs of your own.
+          Each opens a page that runs the real thing. Read the idea, say what you think will happen,
+          then try it: a tick comes when you have reached a goal. Lessons 2 and 4 need others, or
+          more tabs of your own.
         </p>
         <p>
           <a href="teacher/">For teachers: preparation, answers, questions</a>

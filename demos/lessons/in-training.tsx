@@ -2,8 +2,7 @@ import type { Lesson } from '../../src/ui/lesson/lesson.ts'
 import { LessonPanel } from '../../src/ui/lesson/lesson-panel.tsx'
 import type { SettingKey } from '../../src/ui/settings/list.ts'
 import type { Acts } from '../../src/ui/state/acts.ts'
-import { isMaker } from '../../src/ui/state/room-facts.ts'
-import { isRunning } from '../../src/ui/state/run-facts.ts'
+import { canSet } from '../../src/ui/state/room-facts.ts'
 import type { Snapshot } from '../../src/ui/state/snapshot.ts'
 import { lostRank } from './lost-rank.ts'
 import { oneMachine } from './one-machine.ts'
@@ -24,9 +23,15 @@ export function TrainingLesson({ snapshot, acts }: TrainingLessonProps) {
         This page has no lesson {number.slice(0, 20)}. <a href="class/">All lessons</a>
       </p>
     )
-  const canSet = snapshot.stage === 'inside' && isMaker(snapshot) && !isRunning(snapshot)
   const set = (settings: NonNullable<Lesson<Snapshot>['goals'][number]['settings']>) => {
     for (const [key, value] of Object.entries(settings)) acts.set(key as SettingKey, value)
   }
-  return <LessonPanel lesson={lesson} facts={snapshot} home="" set={canSet ? set : undefined} />
+  return (
+    <LessonPanel
+      lesson={lesson}
+      facts={snapshot}
+      home=""
+      set={canSet(snapshot) ? set : undefined}
+    />
+  )
 }

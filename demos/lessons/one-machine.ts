@@ -42,7 +42,7 @@ export const oneMachine: Lesson<Snapshot> = {
     questions: [
       [
         'What is in the network when it begins?',
-        'Random numbers. Its first plane shows what they happen to say.',
+        'Random numbers, which know nothing of the points. So the plane stays grey until the first step.',
       ],
       [
         'Why are some points hollow?',

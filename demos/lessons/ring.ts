@@ -56,7 +56,8 @@ export const ringLesson: Lesson<RingFacts> = {
         hasPlayed(
           facts,
           ({ settings, endMs }) =>
-            settings.ranks === many && endMs < (2 * (many - 1) * settings.latencyMs) / 2,
+            // A ring of that many waits for 2 (N - 1) messages in a row.
+            settings.ranks === many && endMs < (many - 1) * settings.latencyMs,
         ),
     },
   ],

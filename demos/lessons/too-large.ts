@@ -55,7 +55,7 @@ export const tooLarge: Lesson<SplitFacts> = {
   forTeacher: {
     prepare:
       'Each pupil opens the lesson alone. The page needs WebGPU; where a computer has none, two share one that has.',
-    mistake: 'That four machines with a quarter each are four times as fast without further ado.',
+    mistake: 'That four machines with a quarter each are four times as fast.',
     questions: [
       [
         'Four people wash, dry, fold and put away one basket. How is this like the lesson?',

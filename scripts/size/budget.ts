@@ -1,5 +1,5 @@
 /** The most that the first load of index.html may take, all JavaScript with workers and shaders. units: bytes of gzip. */
-export const firstLoadBudget = 150_000
+export const firstLoadBudget = 140_000
 
 /** Files with their sizes, the largest first, and the sum. */
 export function sizeLines(sizes: ReadonlyMap<string, number>): string {

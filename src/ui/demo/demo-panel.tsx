@@ -3,7 +3,7 @@ import type { TrainConfig } from '../../trainer/settings/config.ts'
 import { Panel } from '../parts/panel.tsx'
 import { useLoaded } from '../parts/use-loaded.ts'
 import type { Acts } from '../state/acts.ts'
-import { canChange, checkedDraft, hasRun, isMaker, settingsOfRoom } from '../state/room-facts.ts'
+import { canChange, canSet, checkedDraft, hasRun, settingsOfRoom } from '../state/room-facts.ts'
 import { hasPart, isRunning, ranksApart } from '../state/run-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { useQuery } from './use-query.ts'
@@ -19,12 +19,12 @@ interface DemoPanelProps {
 export function DemoPanel(props: DemoPanelProps) {
   const { snapshot, views } = props
   const { draft } = snapshot
-  const canSet = snapshot.stage === 'inside' && isMaker(snapshot) && !isRunning(snapshot)
+  const isSettable = canSet(snapshot)
   // While the maker chooses another demo, that one is shown, to all; else the one that ran.
-  const config = canSet ? checkedDraft(snapshot).known : settingsOfRoom(snapshot)
-  const name = canSet ? draft.demo : (settingsOfRoom(snapshot)?.demo ?? draft.demo)
+  const config = isSettable ? checkedDraft(snapshot).known : settingsOfRoom(snapshot)
+  const name = isSettable ? draft.demo : (settingsOfRoom(snapshot)?.demo ?? draft.demo)
   if (!Object.hasOwn(views, name)) return null
-  return <Demo key={name} {...props} {...{ name, config, canSet }} />
+  return <Demo key={name} {...props} {...{ name, config }} canSet={isSettable} />
 }
 
 interface DemoProps extends DemoPanelProps {

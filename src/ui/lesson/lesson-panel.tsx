@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks'
 import './lesson.css'
 import { type Lesson, lessonCount } from './lesson.ts'
-import { isDone, keepProgress, type Progress, readProgress } from './progress.ts'
+import { forgetProgress, isDone, keepProgress, type Progress, readProgress } from './progress.ts'
 
 interface LessonPanelProps<Facts> {
   readonly lesson: Lesson<Facts>
@@ -16,10 +16,7 @@ interface LessonPanelProps<Facts> {
 export function LessonPanel<Facts>({ lesson, facts, home, set }: LessonPanelProps<Facts>) {
   const { number, title, goals } = lesson
   const [progress, setProgress] = useState(() => readProgress(number))
-  const keep = (next: Progress | null) => {
-    keepProgress(number, next)
-    setProgress(next ?? { predicted: null, reached: [] })
-  }
+  const keep = (next: Progress) => setProgress(keepProgress(number, next))
   const { predicted, reached } = progress
   const met =
     predicted === null
@@ -54,7 +51,7 @@ export function LessonPanel<Facts>({ lesson, facts, home, set }: LessonPanelProp
       )}
       {predicted !== null && (
         <p class="lesson-acts">
-          <button type="button" class="small" onClick={() => keep(null)}>
+          <button type="button" class="small" onClick={() => setProgress(forgetProgress(number))}>
             Begin the lesson again
           </button>
         </p>

@@ -5,7 +5,7 @@
 export interface Lesson<Facts> {
   readonly number: number
   readonly title: string
-  /** What a pupil finds out, in one sentence. */
+  /** The one thing to find out, in a sentence. */
   readonly about: string
   /** Its page with the settings, from the site's root, without `lesson`. */
   readonly address: string
@@ -18,21 +18,21 @@ export interface Lesson<Facts> {
     readonly right: number
   }
   readonly goals: readonly Goal<Facts>[]
-  /** What was to be seen and why, in paragraphs. */
+  /** Paragraphs on what was to be seen, and why. */
   readonly answer: readonly string[]
   readonly forTeacher: {
     readonly prepare: string
-    /** What pupils often think. */
+    /** A wrong idea that pupils often have. */
     readonly mistake: string
     readonly questions: readonly (readonly [question: string, answer: string])[]
   }
 }
 
 export interface Goal<Facts> {
-  /** What to do. */
+  /** A sentence that asks for it. */
   readonly words: string
   readonly isReached: (facts: Facts) => boolean
-  /** What a button under the words sets. */
+  /** Settings for a button beside the words. */
   readonly settings?: Readonly<Record<string, string>>
 }
 

@@ -1,4 +1,4 @@
-/** How far this browser's person is in a lesson. */
+/** The part of a lesson that this browser's person has done. */
 export interface Progress {
   /** The choice that was predicted; null before. */
   readonly predicted: number | null
@@ -9,7 +9,7 @@ export interface Progress {
 const nothing: Progress = { predicted: null, reached: [] }
 const keyOf = (lesson: number) => `tabring-lesson-${lesson}`
 
-/** What was kept; nothing where that cannot be read. */
+/** Returns what was kept; nothing where that cannot be read. */
 export function readProgress(lesson: number): Progress {
   try {
     const kept = JSON.parse(localStorage.getItem(keyOf(lesson)) ?? 'null')
@@ -20,14 +20,26 @@ export function readProgress(lesson: number): Progress {
   }
 }
 
-/** Keeps it beyond the tab, or for null forgets it. */
-export function keepProgress(lesson: number, progress: Progress | null): void {
+/** Keeps it beyond the tab, with the goals that other tabs reached after the same prediction, and returns both. */
+export function keepProgress(lesson: number, { predicted, reached }: Progress): Progress {
+  const kept = readProgress(lesson)
+  const others = kept.predicted === predicted ? kept.reached : []
+  const all = { predicted, reached: [...new Set([...others, ...reached])] }
   try {
-    if (progress) localStorage.setItem(keyOf(lesson), JSON.stringify(progress))
-    else localStorage.removeItem(keyOf(lesson))
+    localStorage.setItem(keyOf(lesson), JSON.stringify(all))
   } catch {
     // A browser that blocks storage keeps it until a reload.
   }
+  return all
+}
+
+export function forgetProgress(lesson: number): Progress {
+  try {
+    localStorage.removeItem(keyOf(lesson))
+  } catch {
+    // Nothing was kept.
+  }
+  return nothing
 }
 
 export const isDone = ({ reached }: Progress, goals: number): boolean =>

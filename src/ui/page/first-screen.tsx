@@ -91,7 +91,10 @@ const Ways = () => (
       <dt>For a class</dt>
       <dd>
         <code>npm start -- --host</code> serves a room that phones and laptops join by a link or a
-        QR code.
+        QR code.{' '}
+        <a href="class/" target="_blank" rel="noopener">
+          Five lessons
+        </a>
       </dd>
     </div>
     <div>

@@ -60,6 +60,10 @@ export function isInCharge(snapshot: Snapshot): boolean {
   return who === own || (own.tab !== undefined && who?.tab === own.tab)
 }
 
+/** Returns whether this tab may set what the next run trains. */
+export const canSet = (snapshot: Snapshot): boolean =>
+  snapshot.stage === 'inside' && isMaker(snapshot) && !isRunning(snapshot)
+
 /** Returns whether this tab may change settings of the run under way. */
 export const canChange = (snapshot: Snapshot): boolean =>
   isRunning(snapshot) && isInCharge(snapshot)

@@ -70,6 +70,10 @@ describe('axe finds nothing', { timeout: 120_000 }, () => {
     ['the first screen', '', '.first-seat .thumbnail'],
     ['the self-test', 'selftest.html', 'main button'],
     ['the benchmark', 'bench.html', 'main button'],
+    ['the course', 'class/', '.lessons li'],
+    ["the teacher's page", 'class/teacher/', '.guide'],
+    ['the documentation', 'docs/', '.site a'],
+    ['a lesson', '?lesson=2&demo=playground&strategy=alone&partition=own-slice', '.lesson'],
   ])('on %s', async (_, name, drawn) => {
     const page = await opened.browser.newPage()
     await page.goto(new URL(name, served.localUrl).href)

@@ -20,7 +20,7 @@ const open = async (page: Page, lesson: string) => {
   await page.getByRole('link', { name: lesson }).click()
 }
 
-it('a pupil predicts, trains, sees that it was otherwise, and finds the lesson done', async () => {
+it('a lesson says what was right, and is done, when its goals are reached after a wrong prediction', async () => {
   const page = await openTab(`${served.localUrl}class/`)
   await open(page, 'Lesson 1')
   await see(page, 'Alone in the room')
@@ -42,7 +42,7 @@ it('a pupil predicts, trains, sees that it was otherwise, and finds the lesson d
     .waitFor()
 }, 180_000)
 
-it('those whom a pupil invites see the lesson too, and a lost rank and its return tick its goals', async () => {
+it('a lesson of three tabs ticks its goals when one is lost and another comes', async () => {
   const page = await openTab(`${served.localUrl}class/`)
   await open(page, 'Lesson 4')
   await predict(page, 'They go back a little, and go on as two.')
@@ -61,7 +61,7 @@ it('those whom a pupil invites see the lesson too, and a lost rank and its retur
   await page.getByText('It came true.').waitFor()
 }, 180_000)
 
-it('two ranks that train apart and then together reach the goals of their lesson', async () => {
+it('a lesson of two ranks ticks its goals when they train apart and then together', async () => {
   const page = await openTab(`${served.localUrl}class/`)
   await open(page, 'Lesson 2')
   await predict(page, 'The same on both: they have the same network.')
@@ -78,7 +78,7 @@ it('two ranks that train apart and then together reach the goals of their lesson
   await page.getByText('It was: Right in its own sector only').waitFor()
 }, 180_000)
 
-it('a lesson that this page does not have is refused in words', async () => {
+it('the page names a lesson when it does not have it', async () => {
   const page = await openTab(`${served.localUrl}?lesson=9`)
   await page.getByText('This page has no lesson 9.').waitFor()
 })

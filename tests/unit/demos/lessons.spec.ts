@@ -11,7 +11,7 @@ import { lessonAddress, lessonCount, lessonParameter } from '../../../src/ui/les
 // The training page's lessons: tests/all/e2e/lessons.spec.ts.
 
 describe('the course', () => {
-  it('numbers its lessons in their order, each with one right choice and goals', () => {
+  it('has lessons in the order of their numbers when it is listed, each with a right choice and goals', () => {
     expect(course.map(({ number }) => number)).toEqual(
       Array.from({ length: lessonCount }, (_, at) => at + 1),
     )
@@ -21,7 +21,7 @@ describe('the course', () => {
     }
   })
 
-  it('opens lessons with settings that their pages take', () => {
+  it('has settings that pages take when lessons are opened', () => {
     const queries = course.map((lesson) => new URL(lessonAddress(lesson), 'https://page.example/'))
     expect(queries.map(({ searchParams }) => searchParams.get(lessonParameter))).toEqual([
       ...'12345',
@@ -47,7 +47,7 @@ describe('the lesson of the ring', () => {
     expect(await reachedBy({ ranks: 16 }, 'end')).toEqual([false, true, false])
   })
 
-  it('reaches the last one by another algorithm', async () => {
+  it('reaches the last goal when another algorithm is quicker', async () => {
     expect(await reachedBy({ ranks: 16, algorithm: 'direct' }, 'end')).toEqual([false, false, true])
   })
 })
@@ -61,7 +61,7 @@ describe('the lesson of the pipeline', () => {
       }),
     )
 
-  it('reaches its goals by steps, by pieces, and by the best split', () => {
+  it('reaches a goal when there are enough steps, enough pieces, or the best split', () => {
     expect(reachedBy(120, 19)).toEqual([false, false, false])
     expect(reachedBy(120, 20)).toEqual([true, false, false])
     expect(reachedBy(15, 20)).toEqual([true, true, false])

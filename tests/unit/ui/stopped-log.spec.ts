@@ -55,10 +55,11 @@ describe('the log of an exact run', () => {
   it.each([
     ['stopped', stop],
     ['failed', failure],
-  ])('of a run that was or has %s is saved without an end', (_, ending) => {
+  ])('of a run that was or has %s is saved without an end', async (_, ending) => {
     vi.mocked(saveText).mockClear()
     const snapshot = play(trained(3), ending)
     runActs(new Store(snapshot, pageless, () => undefined)).saveLog()
+    await vi.waitFor(() => expect(saveText).toHaveBeenCalled())
     const [text, , name] = vi.mocked(saveText).mock.calls[0]
     expect(name).toBe('tabring-run.json')
     const { states, end } = JSON.parse(text)
