@@ -7,7 +7,7 @@ import { Panel } from '../parts/panel.tsx'
 import { useLoaded } from '../parts/use-loaded.ts'
 import type { Acts } from '../state/acts.ts'
 import { huesOf } from '../state/hues.ts'
-import { everyone, isMaker, tabCount } from '../state/room-facts.ts'
+import { everyone, isMaker, isWatching, tabCount } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { Invite } from './invite.tsx'
 import { MemberActs } from './member-acts.tsx'
@@ -60,11 +60,12 @@ export function MembersPanel({ snapshot, acts }: { snapshot: Snapshot; acts: Act
   )
 }
 
-/** For a guest alone. */
+/** For who may change it: a guest, or a host that watches. */
 export function LateWatchAct(props: { snapshot: Snapshot; acts: Acts }) {
-  const { lobby } = props.snapshot
+  const { snapshot } = props
   const load = () => import('./watch-act.tsx')
-  const { part } = useLoaded('watching', load, lobby !== null && !isMaker(props.snapshot))
+  const isFor = snapshot.lobby !== null && (!isMaker(snapshot) || isWatching(snapshot))
+  const { part } = useLoaded('watching', load, isFor)
   return part && <part.WatchAct {...props} />
 }
 

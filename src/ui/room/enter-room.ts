@@ -176,7 +176,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       // Alone it would watch nobody.
       if (noDevice && isMaker(store.snapshot)) throw noDevice
       // With all its ranks: a run that began earlier would leave some out.
-      if (ranks > 1) {
+      if (ranks > 1 && !noDevice) {
         const part = await loadPart('the ranks of this tab', () => import('./more-ranks.ts'))
         const { stage, name } = store.snapshot
         if (stage === 'outside') return

@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest'
+import { browserFlags } from '../../../node/chromium.ts'
 import { reaches, says, stepOf } from '../../support/elastic-tabs.ts'
+import { launchBrowser } from '../../support/launch-browser.ts'
 import { button, invite, members, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 
@@ -66,3 +68,36 @@ test('a third tab watches two that train: steps go on, their loss is its loss, a
   await button(maker, 'Stop').click()
   await Promise.all([maker, second, late].map((page) => see(page, 'Stopped')))
 }, 300_000)
+
+test('a tab that can compute nothing watches a room where others train; alone it says what is missing', async () => {
+  const webGpu = /webgpu/
+  const args = browserFlags('software').filter((flag) => !webGpu.test(flag))
+  // Without WebAssembly, and so without vectors.
+  const poor = await launchBrowser({ args: [...args, '--js-flags=--jitless'] })
+  try {
+    const maker = await openTab(
+      await openContext(),
+      `${served.localUrl}?demo=playground&steps=100000&maxStepsPerSec=20&elastic=false`,
+    )
+    const link = new URL(await invite(maker))
+    const second = await openTab(await openContext(), link.href)
+    link.search = '?ranks=2'
+    const watcher = await openTab(await openContext({ from: poor }), link.href)
+    await seeMembers(maker, 3)
+    await expect
+      .poll(() => members(maker).allTextContents())
+      .toEqual(expect.arrayContaining([expect.stringContaining('watching')]))
+    await watcher.getByText(/^This tab can compute nothing, so it watches: /).waitFor()
+    await maker.bringToFront()
+    await button(maker, 'Start').click()
+    await reaches(watcher, 20)
+    await says(watcher, /^This tab watches 2 ranks\./)
+    // That run would end without a rank.
+    await second.bringToFront()
+    expect(await button(second, 'Watch only').count()).toBe(0)
+    const alone = await openTab(await openContext({ from: poor }), served.localUrl)
+    await alone.getByText(/vector instructions/).waitFor()
+  } finally {
+    await poor.close()
+  }
+}, 180_000)
