@@ -78,6 +78,8 @@ interface Attempt {
   /** Errors of TURN servers that gave none, by URL. */
   turnErrors: Map<string, string>
   hasHeard: boolean
+  /** How many of `attemptTimeoutsMs` have begun. */
+  timeouts: number
   cancelTimeout: () => void
   outgoing: SimplePeerSignal[]
   cancelBatch: () => void
@@ -228,6 +230,7 @@ export class WebRtcConnection {
       isRelayed: false,
       turnErrors: new Map(),
       hasHeard: false,
+      timeouts: number - 1,
       cancelTimeout: () => undefined,
       outgoing: [],
       cancelBatch: () => undefined,
@@ -254,12 +257,17 @@ export class WebRtcConnection {
       if (pc.iceGatheringState !== 'complete' || attempt.localCandidates > 0) return
       if (!attempt.isOver) this.giveUp(this.reason(attempt))
     })
-    if (initiator) {
-      attempt.cancelTimeout = this.env.after(this.attemptTimeoutsMs[number - 1]!, () =>
-        this.attemptEnded(attempt, this.reason(attempt)),
-      )
-    }
+    if (initiator) this.time(attempt)
     this.options.onChannel(bulk, number)
+  }
+
+  /** Gives an attempt up in time. One that has found a way gets the time of the next one too: over a slow connection another begins from nothing. */
+  private time(attempt: Attempt): void {
+    attempt.cancelTimeout = this.env.after(this.attemptTimeoutsMs[attempt.timeouts++]!, () => {
+      const isLast = attempt.timeouts === this.attemptTimeoutsMs.length
+      if (!isLast && hasWay(attempt.pc)) this.time(attempt)
+      else this.attemptEnded(attempt, this.reason(attempt))
+    })
   }
 
   private sendPing(peer: SimplePeer, data: string | Uint8Array): void {
@@ -308,10 +316,10 @@ export class WebRtcConnection {
       return
     }
     this.lastReason = this.reason(attempt)
-    const next = attempt.number + 1
+    const { timeouts } = attempt
     if (!this.options.initiator)
       this.drop(attempt) // the offering side decides about another attempt
-    else if (next <= this.attemptTimeoutsMs.length) this.begin(next)
+    else if (timeouts < this.attemptTimeoutsMs.length) this.begin(timeouts + 1)
     else this.giveUp(this.lastReason)
   }
 
@@ -335,6 +343,8 @@ export class WebRtcConnection {
     if (remoteCandidates === 0) {
       return 'no network route: the other browser offers no address to connect to, for example because it is offline'
     }
+    if (hasWay(pc))
+      return 'a way was found, but it carried too little to agree on keys in time. Use a faster connection, or close what fills this one'
     const advice =
       turn ||
       'A firewall or NAT may be in between: use one network, or a TURN server (--ice-servers for the launcher or the server, or the option rtc)'
@@ -371,6 +381,10 @@ export class WebRtcConnection {
 
   private readonly handlePageHide = () => this.close()
 }
+
+/** One of the addresses here reaches one there. */
+const hasWay = ({ iceConnectionState }: RTCPeerConnection): boolean =>
+  iceConnectionState === 'connected' || iceConnectionState === 'completed'
 
 interface ChannelReport {
   dataChannelIdentifier?: number

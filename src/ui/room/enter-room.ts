@@ -74,6 +74,8 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     more?.close()
     dispatch({ type: 'outside', trouble: troubleOf(error) })
   }
+  /** Why this tab can compute nothing, until it knows who is in the room. */
+  let noDevice: Error | undefined
   let watching: Promise<Watching> | undefined
   const withWatching = <T>(act: (watching: Watching) => T): Promise<T> => {
     watching ??= loadPart('Watching', async () => {
@@ -93,6 +95,9 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
         if (watching || isWatching(store.snapshot)) void withWatching((it) => it.roomIs())
         if (!wasMaker && isMaker(store.snapshot)) showInAddress()
         propose()
+        // Alone it would watch nobody.
+        if (noDevice && isMaker(store.snapshot)) leave(noDevice)
+        noDevice = undefined
         break
       }
       case 'assigned':
@@ -137,6 +142,10 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     }
   }
   const member = new RoomMember({ ...common, name, on: take })
+  const leave = (error: Error) => {
+    outside(error)
+    member.close()
+  }
 
   const showInAddress = () => {
     const { draft, given, lesson } = store.snapshot
@@ -164,19 +173,17 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
 
   const enter = async () => {
     try {
-      let noDevice: Error | undefined
       const adapter = await member.open().catch((thrown): AdapterFacts => {
         if (!(thrown instanceof TabringError && thrown.code === 'gpu.unavailable')) throw thrown
         noDevice = thrown
         return withoutDevice
       })
       dispatch({ type: 'deviceOpened', adapter, noDevice: noDevice?.message })
-      if (ranks === 0 || noDevice) member.update({ watches: true })
+      const watches = ranks === 0 || adapter === withoutDevice
+      if (watches) member.update({ watches })
       await member.join(adapter)
-      // Alone it would watch nobody.
-      if (noDevice && isMaker(store.snapshot)) throw noDevice
       // With all its ranks: a run that began earlier would leave some out.
-      if (ranks > 1 && !noDevice) {
+      if (ranks > 1 && !watches) {
         const part = await loadPart('the ranks of this tab', () => import('./more-ranks.ts'))
         const { stage, name } = store.snapshot
         if (stage === 'outside') return
@@ -188,8 +195,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     } catch (thrown) {
       // So that a reload asks again, and counts as no other guess.
       if (thrown instanceof SignalError && thrown.refusal === 'wrong-key') keepRoomKey('')
-      outside(toError(thrown))
-      member.close()
+      leave(toError(thrown))
     }
   }
   void enter()
