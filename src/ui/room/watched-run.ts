@@ -7,7 +7,15 @@ import type { newRun, Run } from '../state/run.ts'
 const maxPoints = { whole: 400, since: 8 } as const
 
 /** What is of the rank's tab alone, or more than a picture needs. */
-const left = ['log', 'sampledSteps', 'download', 'saving', 'saved', 'slot', 'isWatched'] as const
+const left = [
+  'logged',
+  'sampledSteps',
+  'download',
+  'saving',
+  'saved',
+  'slot',
+  'isWatched',
+] as const satisfies readonly (keyof Run)[]
 type Shown = Omit<Run, (typeof left)[number]>
 
 interface Points {

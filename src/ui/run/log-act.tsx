@@ -11,9 +11,9 @@ export function LogAct({ acts }: { acts: Acts }) {
   )
 }
 
-/** Returns whether a run was stopped or failed and has left a log. */
-export const hasStoppedLog = ({ end, stateHash }: Run): boolean =>
-  end !== null && end.kind !== 'finished' && stateHash !== null
+/** Returns whether a run of this tab was stopped or failed and has left a log. */
+export const hasStoppedLog = ({ end, stateHash, isWatched }: Run): boolean =>
+  !isWatched && end !== null && end.kind !== 'finished' && stateHash !== null
 
 /** What is left of a run with `exact` that was stopped or failed. */
 export function StoppedLog({ run, acts }: { run: Run; acts: Acts }) {

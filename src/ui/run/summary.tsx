@@ -67,7 +67,7 @@ export function Summary({ snapshot, run, ending, acts }: SummaryProps) {
         {!run.isWatched && (
           <DownloadAct run={run} acts={acts} words="Download weights (.safetensors)" />
         )}
-        {config?.exact && <LogAct acts={acts} />}
+        {config?.exact && !run.isWatched && <LogAct acts={acts} />}
         {acts.saveTrace && (
           <button type="button" onClick={acts.saveTrace}>
             Download trace (for Perfetto)

@@ -32,8 +32,19 @@ test('changesOf and withChanges give an onlooker the newest of each curve, and w
   expect(Object.keys(sent(first, second) as object).sort()).toEqual(['loss', 'step'])
 })
 
+const shownFields = (
+  'id startedAtMs epoch rank worldSize joins members peers lost ways config phase step totalSteps dataEpoch loss trainMetric accuracy ' +
+  'heldOutLoss globalSamples fullestStep seconds trainingSinceMs samples bytesSent firstBytes parts given held stateHash unlike leftOut ' +
+  'assigned changed recent testingSinceMs tests testedMs resumed changes regrouped lostName undecided waits heldUp broke silent paused ' +
+  'isStepping pausedMs isStopping end isPast'
+).split(' ')
+
+test('changesOf leaves out what is of the rank alone when it shows a whole run', () => {
+  expect(Object.keys(changesOf(null, begun())).sort()).toEqual(shownFields.sort())
+})
+
 test('withChanges takes nothing when a rank sends what no page sends', () => {
-  for (const changes of [{ log: {} }, { step: 'x' }, { loss: 3 }, { members: null }])
+  for (const changes of [{ logged: [] }, { step: 'x' }, { loss: 3 }, { members: null }])
     expect(withChanges(null, changes, making)).toBeNull()
 })
 
