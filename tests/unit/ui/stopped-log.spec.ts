@@ -52,6 +52,12 @@ describe('the log of an exact run', () => {
     expect(offersLog(play(trained(3, false), stop))).toBe(false)
   })
 
+  it('is not offered to an onlooker, who has none of it', () => {
+    const snapshot = play(trained(3), stop)
+    const run = { ...snapshot.run!, isWatched: true }
+    expect(offersLog({ ...snapshot, run })).toBe(false)
+  })
+
   it.each([
     ['stopped', stop],
     ['failed', failure],
