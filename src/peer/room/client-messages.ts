@@ -135,7 +135,7 @@ export const clientMessageSchema = v.variant('type', [
       ),
     ),
   }),
-  /** Null: to all who watch. */
+  /** Null: to all onlookers that ask this member. */
   v.strictObject({ type: v.literal('reach'), to: v.nullable(memberIdSchema), box: boxSchema }),
   v.strictObject({
     type: v.literal('start'),

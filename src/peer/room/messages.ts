@@ -27,6 +27,7 @@ import { storedMessageSchema } from './store-messages.ts'
  *    remove -> (the maker)        a member goes, which gets the refusal `removed`; one of a run ends it
  *    <- moved                     with a `remove`, to the others: sealed, the key of the room that they enter from now on
  *    reach <->                    sealed, between neighbours in the ring that waits: links by which they know how far they are (lobby-links.ts)
+ *    reach <->                    sealed, at any time: an onlooker asks a rank, which shows the run to all onlookers that ask it
  *    start -> (the maker)         the settings of a run
  *    <- ice                       the ICE servers for the links of the assignment that follows; not where there are none
  *    <- assign                    epoch, rank, world size, the links to form
@@ -69,7 +70,7 @@ import { storedMessageSchema } from './store-messages.ts'
  *
  * A tab may also give the room's key to who knows a short code, over a connection that enters no room: code-messages.ts.
  *
- * Only a server with that option has such a relay (`welcome` says so); boxes are too small and too few for gradients.
+ * Only a server with that option has such a relay (`welcome` says so). Boxes are no way for gradients: their number or bytes are bounded.
  */
 export const protocolVersion = 18
 
@@ -149,9 +150,6 @@ export const limits = {
   /** Token bucket of one member's boxes between runs: a link takes about 5, and is tried again where there is no way. */
   reachesPerSec: 1,
   reachBurst: 100,
-  /** Likewise of its boxes to and from who watches. */
-  watchBoxesPerSec: 8,
-  watchBoxBurst: 64,
   nameChars: maxNameChars,
   textChars: 500,
   /** Attempts to form one link. */
@@ -374,11 +372,11 @@ export const serverMessageSchema = v.variant('type', [
   /** To all but the maker; null: there are none yet. */
   v.object({ type: v.literal('proposed'), settings: json(limits.settingsBytes) }),
   v.object({ type: v.literal('ice'), iceServers: iceServersSchema }),
-  /** From a neighbour, or between a rank and who watches; stamped by the server. */
+  /** From a neighbour, an onlooker, or the rank that this onlooker asks; stamped by the server. */
   v.object({
     type: v.literal('reach'),
     from: memberIdSchema,
-    /** It went to all who watch. */
+    /** It went to all onlookers that ask its sender. */
     toWatchers: v.optional(v.boolean()),
     box: v.pipe(v.string(), v.maxLength(limits.boxChars)),
   }),

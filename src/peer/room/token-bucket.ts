@@ -14,11 +14,11 @@ export class TokenBucket {
     this.atMs = env.now()
   }
 
-  /** Takes one token; false when there is none. */
-  take(): boolean {
+  /** Takes `count` tokens; false, and none, when there are fewer. */
+  take(count = 1): boolean {
     this.fill()
-    if (this.tokens < 1) return false
-    this.tokens--
+    if (this.tokens < count) return false
+    this.tokens -= count
     return true
   }
 

@@ -5,6 +5,11 @@ import { limits as shared } from '../room/messages.ts'
 /** Every limit of the signaling server: what its clients know too, and what it keeps. */
 export const limits = {
   ...shared,
+  /** Token buckets of bytes: those with which one onlooker asks ranks, and those that the ranks of a room show, before they go to each onlooker. */
+  askBytesPerSec: 4 * 1024,
+  askBurst: 64 * 1024,
+  shownBytesPerSec: 64 * 1024,
+  shownBurst: 1024 * 1024,
   /** From the maker's refusal until an address may ask again: so long after the first, and each time twice as long. */
   askAgainMs: 5_000,
   askAgainMaxMs: 600_000,

@@ -21,8 +21,10 @@ export interface Member {
   readonly isFurther: boolean
   /** Of its boxes between runs. */
   readonly reaches: TokenBucket
-  /** Of those to and from who watches. */
-  readonly watchBoxes: TokenBucket
+  /** Of the bytes with which it asks ranks as an onlooker. */
+  readonly askBytes: TokenBucket
+  /** Id of the member that it asked last. */
+  asks?: string
   /** Key of the elastic run that it was in when it came back, until that has ended or this tab is assigned to another. */
   cameInRun?: string | undefined
   /** Key of the elastic run that it has said `out` of, until it is linked again: what was decided before may still name it. */

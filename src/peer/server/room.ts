@@ -9,6 +9,7 @@ import type { Refusal } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
 import type { Limits } from './limits.ts'
 import { type Going, type Member, planFor } from './linking.ts'
+import { Onlookers } from './onlookers.ts'
 import { RoomAsks } from './room-asks.ts'
 import { type RelaySockets, RoomRelay } from './room-relay.ts'
 import { RoomRun, type RunMessage } from './room-run.ts'
@@ -61,6 +62,7 @@ export class Room {
   /** True once the maker has a message that somebody waits. */
   private hasSentAsks = false
   private readonly run: RoomRun
+  private readonly onlookers: Onlookers
   /** In order of joining, but for the first, which is the maker. */
   private members: Member[] = []
   /** Tokens of who made the room or was handed it, and then of each that took its place when it went. */
@@ -117,6 +119,13 @@ export class Room {
         this.giveBack()
         this.lobbyChanged()
       },
+    })
+    this.onlookers = new Onlookers({
+      env: host.env,
+      limits: host.limits,
+      members: () => this.members,
+      mayShow: (member) => !this.run.isOn || this.run.rankOf(member) >= 0,
+      send: (member, message) => this.send(member, message),
     })
     this.relay =
       host.relay &&
@@ -204,8 +213,8 @@ export class Room {
       !this.members.some((one) => one.id === id) && this.run.maySit(id, token)
     const id = again && isFree(again) ? again.id : toHex(env.random(8))
     const reaches = new TokenBucket(env, limits.reachesPerSec, limits.reachBurst)
-    const watchBoxes = new TokenBucket(env, limits.watchBoxesPerSec, limits.watchBoxBurst)
-    const member: Member = { id, info, connectionId: null, token, isFurther, reaches, watchBoxes }
+    const askBytes = new TokenBucket(env, limits.askBytesPerSec, limits.askBurst)
+    const member: Member = { id, info, connectionId: null, token, isFurther, reaches, askBytes }
     this.members.push(member)
     return member
   }
@@ -372,23 +381,16 @@ export class Room {
     return null
   }
 
-  /** Between a rank and who watches, or between runs to a neighbour in the ring alone: what has crossed a change of the room is dropped. */
-  private passReach(from: Member, { to, box }: MessageOf<'reach'>): void {
+  /** Between runs to a neighbour in the ring, or from or to onlookers: what has crossed a change of the room is dropped. */
+  private passReach(from: Member, message: MessageOf<'reach'>): void {
     const { limits } = this.host
-    const other = this.members.find(({ id }) => id === to)
-    if (to === null || from.info.watches || other?.info.watches) {
-      if (!from.watchBoxes.take()) return
-      const toWatchers = to === null
-      const all = toWatchers
-        ? this.members.filter(({ info }) => info.watches)
-        : other
-          ? [other]
-          : []
-      for (const one of all)
-        this.send(one, { type: 'reach', from: from.id, ...(toWatchers && { toWatchers }), box })
+    const { to, box } = message
+    if (to === null || from.info.watches) {
+      this.onlookers.pass(from, message)
       return
     }
     const { ranked } = this
+    const other = ranked.find(({ id }) => id === to)
     const near = ringNeighbours(ranked.indexOf(from), ranked.length).map((at) => ranked[at])
     if (this.run.isOn || !other || !near.includes(other)) return
     if (from.reaches.take()) {

@@ -28,7 +28,7 @@ export interface SignalEvents {
   assign: Assignment
   /** A neighbour's sealed signal, opened. Signals of one neighbour come in the order in which they were sent. */
   signal: { epoch: number; from: number; attempt: number; data: unknown }
-  /** Message of a neighbour between runs, or between a rank and who watches, opened; in the order in which it was sent. */
+  /** Message of a neighbour between runs, of an onlooker, or of the rank that this onlooker asks, opened; in the order in which it was sent. */
   reach: { from: string; data: unknown }
   /** The maker's message to the others as it removed a member, opened. */
   moved: { data: unknown }
@@ -269,8 +269,8 @@ export class SignalClient {
   }
 
   /**
-   * Seals `data` and sends it: to a neighbour in the ring, between runs; to who watches, or all of them (null); to a rank for who watches. It comes
-   * in order, or is dropped where the room has changed, and to who watches where it is too much.
+   * Seals `data` and sends it: between runs to a neighbour in the ring; from an onlooker to a rank; from a rank to all onlookers that ask it (null).
+   * It comes in order, or is dropped where the room has changed, and from or to onlookers where it is too much.
    */
   reach(to: string | null, data: JsonValue): void {
     const { connection } = this

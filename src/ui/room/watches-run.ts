@@ -56,7 +56,9 @@ export class WatchesRun {
   /** Ids of those that can show the run, the host first. A tab without a page, as one of the command line, measures nothing of itself. */
   get #ranks(): readonly string[] {
     const members: Lobby['members'] = this.#options.store.snapshot.lobby?.members ?? []
-    return members.filter(({ attached, measured }) => attached && measured).map(({ id }) => id)
+    const able = members.filter(({ attached, measured }) => attached && measured)
+    const ranks = able.filter(({ rank }) => rank !== null)
+    return (ranks.length > 0 ? ranks : able).map(({ id }) => id)
   }
 
   #askSoon(ms: number): void {

@@ -1,9 +1,10 @@
 import { beforeEach, expect, test } from 'vitest'
 import { limits } from '../../../src/peer/room/messages.ts'
+import { limits as serverLimits } from '../../../src/peer/server/limits.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { RendezvousWorld } from '../../support/rendezvous-world.ts'
 
-/** Members who take no rank. */
+/** Members that take no rank. */
 
 let world: RendezvousWorld
 const watching = (name: string) => infoOf(name, { watches: true })
@@ -17,7 +18,7 @@ beforeEach(async () => {
   await world.tick()
 })
 
-test('a room lists who watches apart, and starts without them', async () => {
+test('a room lists onlookers apart and starts without them when some watch', async () => {
   const { members, watchers } = world.last('t1', 'lobby')
   expect(members.map(({ name }) => name)).toEqual(['t0', 't1'])
   expect(watchers).toMatchObject([{ name: 'w', rank: null }])
@@ -40,18 +41,46 @@ test('a member gets links to a run when it watches no longer', async () => {
   expect(world.last('w', 'assign')).toMatchObject({ joining: 1, worldSize: 3 })
 })
 
-test('a rank reaches all who watch during a run, as fast as the server allows, and they reach it', () => {
+test('a rank reaches the onlookers that asked it last when the run is on', async () => {
+  world.join('w2', undefined, watching('w2'))
+  world.join('late')
+  await world.tick()
   world.say('t0', { type: 'start', settings: null })
   world.say('w', { type: 'reach', to: id('t0'), box: 'ask' })
   expect(world.last('t0', 'reach')).toMatchObject({ from: id('w'), box: 'ask' })
-  for (let i = 0; i < limits.watchBoxBurst + 5; i++)
-    world.say('t0', { type: 'reach', to: null, box: `b${i}` })
-  expect(world.all('w', 'reach')).toHaveLength(limits.watchBoxBurst)
-  expect(world.last('w', 'reach')).toMatchObject({ from: id('t0'), toWatchers: true })
-  expect(world.all('t1', 'reach')).toEqual([])
+  for (const name of ['t0', 't1', 'w2']) world.say(name, { type: 'reach', to: null, box: name })
+  expect(world.all('w', 'reach')).toMatchObject([{ from: id('t0'), toWatchers: true, box: 't0' }])
+  world.say('w', { type: 'reach', to: id('t1'), box: 'ask' })
+  for (const name of ['t0', 't1']) world.say(name, { type: 'reach', to: null, box: name })
+  expect(world.all('w', 'reach').map(({ box }) => box)).toEqual(['t0', 't1'])
+  for (const name of ['t0', 't1', 'w2']) expect(world.all(name, 'reach').length).toBeLessThan(2)
+  expect(world.all('w2', 'reach')).toEqual([])
 })
 
-test('a start is refused when all watch', async () => {
+test('a room drops what is shown when its sender has no rank in the run that is on', async () => {
+  world.say('t0', { type: 'start', settings: null, isElastic: true })
+  world.join('late')
+  await world.tick()
+  world.say('w', { type: 'reach', to: id('late'), box: 'ask' })
+  world.say('late', { type: 'reach', to: null, box: 'shown' })
+  expect(world.all('w', 'reach')).toEqual([])
+})
+
+test('a room drops boxes from and to onlookers when their bytes are too many', async () => {
+  const box = 'x'.repeat(limits.boxChars)
+  world.say('w', { type: 'reach', to: id('w'), box })
+  for (let i = 0; i < serverLimits.askBurst / limits.boxChars + 3; i++)
+    world.say('w', { type: 'reach', to: id('t0'), box })
+  expect(world.all('t0', 'reach')).toHaveLength(serverLimits.askBurst / limits.boxChars)
+  for (let i = 0; i < serverLimits.shownBurst / limits.boxChars + 3; i++)
+    world.say('t0', { type: 'reach', to: null, box })
+  expect(world.all('w', 'reach')).toHaveLength(serverLimits.shownBurst / limits.boxChars)
+  await world.env.advance(1000)
+  for (let i = 0; i < 9; i++) world.say('t0', { type: 'reach', to: null, box })
+  expect(world.all('w', 'reach')).toHaveLength(serverLimits.shownBurst / limits.boxChars + 4)
+})
+
+test('a room refuses a start when all watch', async () => {
   for (const name of ['t0', 't1'])
     world.say(name, { type: 'update', info: infoOf(name, { watches: true }) })
   world.say('t0', { type: 'start', settings: null })
