@@ -213,6 +213,12 @@ export class SignalClient {
     this.connection.send({ type: 'remove', id })
   }
 
+  /** Members of the room with its onlookers, as last received. */
+  private get everyone(): Lobby['members'] {
+    const { members = [], watchers = [] } = this.lobby ?? {}
+    return [...members, ...watchers]
+  }
+
   /**
    * Removes members between runs; each of the others gets `data`, sealed for it, as `moved`. Resolves once the server has done so; a member that
    * has already left counts as removed.
@@ -223,9 +229,7 @@ export class SignalClient {
     const { connection } = this
     const { secret } = connection
     const [last, ...others] = [...ids].reverse()
-    const stay = (this.lobby?.members ?? []).filter(
-      (member) => member.id !== this.id && !ids.includes(member.id),
-    )
+    const stay = this.everyone.filter(({ id }) => id !== this.id && !ids.includes(id))
     const boxes = await Promise.all(
       stay.map(async ({ id: to }) => ({
         to,
@@ -238,7 +242,7 @@ export class SignalClient {
     connection.send({ type: 'remove', id: last, boxes })
     if ((await outcome) === 'taken') return
     // Whether it got through shows in the room, once this client is back in it.
-    if (this.lobby?.members.some(({ id }) => ids.includes(id))) throw notRemoved()
+    if (this.everyone.some(({ id }) => ids.includes(id))) throw notRemoved()
   }
 
   /**

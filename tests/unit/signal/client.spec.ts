@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { limits, parseServerMessage } from '../../../src/peer/room/messages.ts'
 import { newRoomLink } from '../../../src/peer/room/secret.ts'
+import { infoOf } from '../../support/member-info.ts'
 import { SignalWorld } from '../../support/signal-world.ts'
 
 describe('SignalClient', () => {
@@ -180,12 +181,17 @@ describe('SignalClient', () => {
   it('a host that removes a member sends the others a message, and the removed one none', async () => {
     const world = new SignalWorld()
     const link = newRoomLink()
-    const [maker, gone, stays] = ['a', 'b', 'c'].map((name) => world.client(link, name))
-    for (const { client } of [maker, gone, stays]) await world.settled(client.open())
-    await world.until(() => maker.client.lobby?.members.length === 3)
+    const clients = ['a', 'b', 'c', 'd'].map((name) => world.client(link, name))
+    const [maker, gone, stays, onlooker] = clients
+    for (const { client } of clients) await world.settled(client.open())
+    await world.until(() => maker.client.lobby?.members.length === 4)
+    onlooker.client.update(infoOf('d', { watches: true }))
+    await world.until(() => maker.client.lobby?.watchers?.length === 1)
     await world.settled(maker.client.removeAndTell([gone.client.id], { key: 'k' }))
-    await world.until(() => stays.has('moved').length > 0)
-    expect(stays.has('moved')).toMatchObject([{ value: { data: { key: 'k' } } }])
+    for (const one of [stays, onlooker]) {
+      await world.until(() => one.has('moved').length > 0)
+      expect(one.has('moved')).toMatchObject([{ value: { data: { key: 'k' } } }])
+    }
     expect(gone.has('moved')).toEqual([])
     expect(gone.has('lost')).toMatchObject([{ value: { refusal: 'removed', by: 'a' } }])
   })
