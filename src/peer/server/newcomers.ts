@@ -72,7 +72,10 @@ export class Newcomers {
     const ranks = this.run.ranks()
     if (this.isOn) {
       for (const [at, { member, isOut }] of this.linking!.places.entries()) {
-        const belongs = this.isNewcomer(at) ? member.connectionId !== null : ranks.includes(member)
+        const { connectionId, info } = member
+        const belongs = this.isNewcomer(at)
+          ? connectionId !== null && !info.watches
+          : ranks.includes(member)
         if (!isOut && !belongs) this.drop(at, 'this tab is no rank now.')
       }
       this.settle('the last one has left.')
@@ -86,7 +89,7 @@ export class Newcomers {
     })
   }
 
-  /** As many as one linking takes, first those that were left out the least often; those that ask for other transports than the ranks wait. */
+  /** As many as one linking takes, first those that were left out fewest times; those that ask for other transports than the ranks wait. */
   private waiting(): Member[] {
     const { room } = this.run
     const all = [...this.run.ranks()]
@@ -97,7 +100,7 @@ export class Newcomers {
       const { id, connectionId } = one
       const isOutside = one.info.watches || !this.run.isFree(one) || this.leftOut.has(id)
       if (connectionId === null || isOutside) continue
-      const atOnce = Math.max(1, newcomersAtOnce >> (2 * failuresOf(one)))
+      const atOnce = Math.max(1, Math.floor(newcomersAtOnce / 4 ** failuresOf(one)))
       if (all.length - before >= atOnce) break
       if ('links' in planFor([...all, one], room.hasRelay)) all.push(one)
     }
@@ -163,6 +166,8 @@ export class Newcomers {
       }
       case 'abort': {
         if (!this.isNewcomer(at)) return false
+        // It has been dropped, and may take part again.
+        if (member.info.watches && linking.places[at].isOut) return true
         const why = withoutEpoch(message.text, message.epoch)
         this.leaveOut(at, why, { code: 'peer.aborted', ranks: [at] }, 'barred')
         if (this.isOn) this.settle(why)

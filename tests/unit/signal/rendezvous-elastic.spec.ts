@@ -354,6 +354,11 @@ describe('newcomers', () => {
     expect(world.last('t0', 'assign').epoch).toBe(3)
     await world.env.advance(limits.pingMs + limits.joinMs)
     expect(fail()).toEqual([4, 1])
+    // As many as leave nothing of a number of 32 bits that is shifted.
+    for (let round = 0; round < 3 * 15; round++) {
+      await world.env.advance(serverLimits.linkAgainMaxMs)
+      expect(fail()[1]).toBe(1)
+    }
   })
 
   it('one that aborts is left out for the rest of the run, and the ranks close its links', async () => {

@@ -41,6 +41,22 @@ test('a member gets links to a run when it watches no longer', async () => {
   expect(world.last('w', 'assign')).toMatchObject({ joining: 1, worldSize: 3 })
 })
 
+test('a newcomer that watches while its links form is linked again when it takes part', async () => {
+  world.say('t0', { type: 'start', settings: null, isElastic: true })
+  for (const name of ['t0', 't1']) world.say(name, { type: 'ready', epoch: 1 })
+  world.say('w', { type: 'update', info: infoOf('w') })
+  await world.env.advance(limits.joinMs)
+  world.say('w', { type: 'update', info: watching('w') })
+  expect(world.last('w', 'abort')).toMatchObject({ epoch: 2 })
+  expect(world.last('w', 'abort').leftOut).toBeUndefined()
+  expect(world.last('t0', 'abort').text).toContain('no newcomer is left')
+  world.say('w', { type: 'abort', epoch: 2, text: 'it only watches' })
+  await world.env.advance(10 * limits.joinMs)
+  world.say('w', { type: 'update', info: infoOf('w') })
+  await world.env.advance(limits.joinMs)
+  expect(world.last('w', 'assign')).toMatchObject({ epoch: 3, joining: 1 })
+})
+
 test('a rank reaches the onlookers that asked it last when the run is on', async () => {
   world.join('w2', undefined, watching('w2'))
   world.join('late')
