@@ -53,6 +53,10 @@ export class MoreRanks {
     for (const member of this.#members.values()) member.update(change)
   }
 
+  watch(watches: boolean): void {
+    for (const member of this.#members.values()) member.watch(watches)
+  }
+
   rename(name: string): void {
     this.#name = name
     for (const [number, member] of this.#members) member.update({ name: nameOf(name, number) })

@@ -90,7 +90,11 @@ export function withTabs({ lobby }: Snapshot, ids: readonly string[]): LobbyMemb
 
 /** The form's settings, judged for the room without some members and their tabs. */
 export const checkedWithout = (snapshot: Snapshot, ids: readonly string[]): CheckedDraft =>
-  checkedDraft(snapshot, (snapshot.lobby?.members.length ?? 0) - withTabs(snapshot, ids).length)
+  checkedDraft(
+    snapshot,
+    (snapshot.lobby?.members.length ?? 0) -
+      withTabs(snapshot, ids).filter(({ watches }) => !watches).length,
+  )
 
 /** The settings as they start: where other machines can join, or may for all this tab knows, other tabs are strangers unless a person trusts them. */
 export function withTrust(
