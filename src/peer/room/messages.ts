@@ -320,7 +320,7 @@ const lobbyMemberSchema = v.object({
 })
 export type LobbyMember = v.InferOutput<typeof lobbyMemberSchema>
 
-const assignedMemberSchema = v.object({ ...memberEntries, id: memberIdSchema })
+export const assignedMemberSchema = v.object({ ...memberEntries, id: memberIdSchema })
 
 const assignedLinkSchema = v.object({
   peerRank: rankSchema,

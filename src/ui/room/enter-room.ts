@@ -74,30 +74,45 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     more?.close()
     dispatch({ type: 'outside', trouble: troubleOf(error) })
   }
-  /** Why this tab can compute nothing, until it knows who is in the room. */
+  /** Why this tab can compute nothing. */
   let noDevice: Error | undefined
+  let isFirstLobby = true
+  /** A host that opens its room would have nobody to watch. */
+  const takePart = () => {
+    if (noDevice) leave(noDevice)
+    else if (ranks === 0) {
+      member.watch(false)
+      refused(
+        'This tab is the host, so it takes part with one rank. Open the room in another tab to watch.',
+      )
+    }
+  }
   let watching: Promise<Watching> | undefined
   const withWatching = <T>(act: (watching: Watching) => T): Promise<T> => {
     watching ??= loadPart('Watching', async () => {
       const { Watching } = await import('./watching.ts')
       return new Watching({ store, member, isWatching, newRun, append })
+    }).catch((thrown) => {
+      watching = undefined
+      throw thrown
     })
     return watching.then(act)
   }
+  const inform = (act: (watching: Watching) => void) =>
+    void withWatching(act).catch((thrown) => refused(messageOf(thrown)))
   const take = (event: MemberEvent): void => {
     switch (event.type) {
-      case 'watchWord':
-        void withWatching((it) => it.take(event.from, event.said))
+      case 'watchMessage':
+        inform((it) => it.take(event.from, event.message))
         break
       case 'lobby': {
         const wasMaker = isMaker(store.snapshot)
         dispatch(event)
-        if (watching || isWatching(store.snapshot)) void withWatching((it) => it.roomIs())
+        if (watching || isWatching(store.snapshot)) inform((it) => it.roomIs())
         if (!wasMaker && isMaker(store.snapshot)) showInAddress()
         propose()
-        // Alone it would watch nobody.
-        if (noDevice && isMaker(store.snapshot)) leave(noDevice)
-        noDevice = undefined
+        if (isFirstLobby && isMaker(store.snapshot)) takePart()
+        isFirstLobby = false
         break
       }
       case 'assigned':
@@ -309,7 +324,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     },
     watch(watches) {
       member.watch(watches)
-      more?.update({ watches })
+      more?.watch(watches)
     },
     async query(name, input, rank = member.rank ?? 0, whose) {
       if (store.snapshot.run?.isWatched) return withWatching((it) => it.query(name, input))

@@ -3,6 +3,7 @@ import type { JsonValue } from '../../util/json-value.ts'
 import type { Acts } from '../state/acts.ts'
 import type { Run } from '../state/run.ts'
 import type { Store } from '../state/store.ts'
+import { refusalToShow } from './shown-queries.ts'
 import { partsOf } from './watch-words.ts'
 import { changesOf } from './watched-run.ts'
 
@@ -10,25 +11,25 @@ import { changesOf } from './watched-run.ts'
 const everyMs = 500
 /** Onlookers say this often that they are there, and a rank that hears nothing for three times as long shows nothing. units: ms. */
 export const askMs = 4000
-/** A look at the model takes time of its rank: onlookers together have one in this time. units: ms. */
-const lookEveryMs = 1000
-const maxLooks = 16
+/** A query takes time of its rank: onlookers together have one in this time. units: ms. */
+const queryEveryMs = 1000
+const maxQueries = 16
 
-/** Question of an onlooker's picture. */
-export interface Look {
+/** Query of an onlooker's view. */
+export interface Ask {
   readonly name: string
   readonly input: unknown
 }
 
-/** What an onlooker says. */
-export interface Ask {
+/** Message of an onlooker. */
+export interface Asked {
   /** Number of the newest message that it has; null where it begins. */
   readonly knows: number | null
-  /** What it would like to know of the model, now. */
-  readonly looks: readonly Look[]
+  /** Queries that it has no answer to yet. */
+  readonly asks: readonly Ask[]
 }
 
-/** What a rank says to all onlookers. */
+/** Message of a rank to all onlookers that ask it. */
 export interface Shown {
   readonly number: number
   /** Number of the message that `run` adds to; null for a whole one. */
@@ -41,16 +42,16 @@ export interface Shown {
   }[]
 }
 
-export const keyOf = ({ name, input }: Look): string => JSON.stringify([name, input ?? null])
+export const keyOf = ({ name, input }: Ask): string => JSON.stringify([name, input ?? null])
 
 export interface ShowsRunOptions {
   readonly store: Pick<Store, 'snapshot'>
   readonly query: Acts['query']
-  /** To all onlookers. */
-  readonly send: (said: JsonValue) => void
+  /** To all onlookers that ask this rank. */
+  readonly send: (message: JsonValue) => void
 }
 
-/** A rank's tab shows its run to all onlookers, with as few bytes as pictures need and however many watch. */
+/** Shows the run of a rank's tab to all onlookers that ask it, with as few bytes as pictures need and however many watch. */
 export class ShowsRun {
   readonly #options: ShowsRunOptions
   #askedMs = Number.NEGATIVE_INFINITY
@@ -58,55 +59,65 @@ export class ShowsRun {
   #sent: Run | null = null
   #isWhole = true
   /** The oldest first. */
-  readonly #looks = new Map<string, Look>()
-  #lookedMs = Number.NEGATIVE_INFINITY
+  readonly #asks = new Map<string, Ask>()
+  #queriedMs = Number.NEGATIVE_INFINITY
   #isOn = false
 
   constructor(options: ShowsRunOptions) {
     this.#options = options
   }
 
-  /** An onlooker has said that it is there. */
-  take(said: unknown): void {
-    const { knows, looks } = Object(said) as Ask
+  /** A message of an onlooker has come. */
+  take(message: unknown): void {
+    const { knows, asks } = Object(message) as Asked
     this.#askedMs = performance.now()
     if (knows === null || knows < this.#number - 8) this.#isWhole = true
-    for (const look of Array.isArray(looks) ? looks.slice(0, maxLooks) : []) {
-      const { name, input } = Object(look) as Look
+    for (const ask of Array.isArray(asks) ? asks.slice(0, maxQueries) : []) {
+      const { name, input } = Object(ask) as Ask
       const key = keyOf({ name, input })
-      if (this.#looks.size < maxLooks && !this.#looks.has(key))
-        this.#looks.set(key, { name: String(name), input })
+      if (this.#asks.size < maxQueries && !this.#asks.has(key))
+        this.#asks.set(key, { name: String(name), input })
     }
-    if (!this.#isOn) void this.#show()
+    // After an error the next message tries again.
+    if (!this.#isOn) this.#show().catch(() => undefined)
   }
 
   async #show(): Promise<void> {
     this.#isOn = true
+    try {
+      await this.#showAll()
+    } finally {
+      this.#isOn = false
+      this.#isWhole = true
+      this.#asks.clear()
+    }
+  }
+
+  async #showAll(): Promise<void> {
     while (performance.now() - this.#askedMs < 3 * askMs) {
       const beganMs = performance.now()
-      const answers = await this.#look()
+      const answers = await this.#answer()
       const { run } = this.#options.store.snapshot
       const isNew = this.#isWhole || run !== this.#sent || answers.length > 0
       if (isNew) await this.#send(run, answers)
       const leftMs = everyMs - (performance.now() - beganMs)
       await new Promise((resolve) => setTimeout(resolve, Math.max(0, leftMs)))
     }
-    this.#isOn = false
-    this.#isWhole = true
-    this.#looks.clear()
   }
 
   /** Asks the one that has waited longest. */
-  async #look(): Promise<Shown['answers']> {
-    const [first] = this.#looks
+  async #answer(): Promise<Shown['answers']> {
+    const [first] = this.#asks
     const nowMs = performance.now()
-    const isEarly = nowMs - this.#lookedMs < lookEveryMs
+    const isEarly = nowMs - this.#queriedMs < queryEveryMs
     if (!first || isEarly || this.#options.store.snapshot.run === null) return []
-    this.#lookedMs = nowMs
-    const [key, look] = first
-    this.#looks.delete(key)
+    this.#queriedMs = nowMs
+    const [key, ask] = first
+    this.#asks.delete(key)
+    const refusal = refusalToShow(ask, this.#options.store.snapshot.run.config)
+    if (refusal !== undefined) return [{ key, failure: refusal }]
     try {
-      return [{ key, answer: await this.#options.query(look.name, look.input) }]
+      return [{ key, answer: await this.#options.query(ask.name, ask.input) }]
     } catch (thrown) {
       return [{ key, failure: messageOf(thrown) }]
     }

@@ -2,7 +2,7 @@ import { fromBase64Url, toBase64Url } from '../../peer/room/base64url.ts'
 import { limits } from '../../peer/room/messages.ts'
 import type { JsonValue } from '../../util/json-value.ts'
 
-/** What ranks and onlookers say to each other, as JSON that is packed and cut to the server's boxes. */
+/** Messages between ranks and onlookers: JSON that is packed and cut to the server's boxes. */
 
 /** A part of one message. */
 export interface WatchPart {
@@ -91,17 +91,18 @@ export class Joiner {
   #texts: string[] = []
 
   /** The text of a whole message once its last part has come, else null. */
-  take(said: JsonValue): string | null {
-    const { id, part, parts, text } = Object(said) as WatchPart
+  take(message: JsonValue): string | null {
+    const { id, part, parts, text } = Object(message) as WatchPart
     if (part === 0) {
       this.#id = id
       this.#texts = []
     }
     const isNext = id === this.#id && part === this.#texts.length
-    if (!isNext || typeof text !== 'string' || !(parts <= maxParts)) return null
+    if (!isNext || typeof text !== 'string' || !(part < parts && parts <= maxParts)) return null
     this.#texts.push(text)
     if (this.#texts.length < parts) return null
-    return this.#texts.join('')
+    this.#id = Number.NaN
+    return this.#texts.splice(0).join('')
   }
 }
 

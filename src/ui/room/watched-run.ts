@@ -1,22 +1,10 @@
+import * as v from 'valibot'
+import type { Experiments } from '../../trainer/settings/experiments.ts'
 import type { append, Series } from '../parts/series.ts'
 import type { newRun, Run } from '../state/run.ts'
+import { changesSchema, left, maxPoints, type Shown } from './watched-schema.ts'
 
-/** What an onlooker gets of a run: pure, from two states of a rank's run to that of the onlooker's. */
-
-/** Points of each curve in one message: of the whole run, and of what has come since the message before. */
-const maxPoints = { whole: 400, since: 8 } as const
-
-/** What is of the rank's tab alone, or more than a picture needs. */
-const left = [
-  'logged',
-  'sampledSteps',
-  'download',
-  'saving',
-  'saved',
-  'slot',
-  'isWatched',
-] as const satisfies readonly (keyof Run)[]
-type Shown = Omit<Run, (typeof left)[number]>
+/** From two states of a rank's run to changes, and from changes to the onlooker's run; pure. */
 
 interface Points {
   readonly xs: readonly number[]
@@ -66,22 +54,23 @@ export interface RunMaking {
 export function withChanges(
   run: Run | null,
   changes: unknown,
-  { newRun, append }: RunMaking,
+  { newRun, append, parseTrainConfig }: RunMaking & Pick<Experiments, 'parseTrainConfig'>,
 ): Run | null {
+  const { success, output } = v.safeParse(changesSchema, changes)
+  if (!success) return null
   const assignment = { epoch: 0, rank: 0, worldSize: 1, members: [], links: [] }
-  const nothing = newRun(0, { assignment, startedAtMs: 0 })
-  const next: Record<string, unknown> = { ...(run ?? { ...nothing, isWatched: true }) }
-  for (const [key, value] of Object.entries(Object(changes))) {
-    if (!Object.hasOwn(nothing, key) || (left as readonly string[]).includes(key)) return null
-    const known = nothing[key as keyof Run]
-    if (isSeries(known)) {
-      const { xs, ys } = Object(value) as Points
-      if (!Array.isArray(xs) || !Array.isArray(ys) || xs.length !== ys.length) return null
-      let series = next[key] as Series
-      for (const [i, x] of xs.entries()) series = append(series, Number(x), Number(ys[i]))
-      next[key] = series
-    } else if (known !== null && (typeof value !== typeof known || value === null)) return null
-    else next[key] = value
+  const before = run ?? { ...newRun(0, { assignment, startedAtMs: 0 }), isWatched: true }
+  const next: Record<string, unknown> = { ...before, ...output }
+  try {
+    if (output.config) next.config = parseTrainConfig(output.config)
+  } catch {
+    return null
+  }
+  for (const [key, series] of Object.entries(before)) {
+    const points = output[key as keyof typeof output]
+    if (!points || !isSeries(series)) continue
+    const { xs, ys } = points as Points
+    next[key] = xs.reduce((all, x, i) => append(all, x, ys[i]), series)
   }
   return next as unknown as Run
 }

@@ -2,7 +2,7 @@ import type { Lobby } from '../../peer/room/messages.ts'
 import type { JsonValue } from '../../util/json-value.ts'
 import type { QueryAnswer } from '../../worker/api.ts'
 import type { Store } from '../state/store.ts'
-import { askMs, keyOf, type Look, type Shown } from './shows-run.ts'
+import { type Ask, askMs, keyOf, type Shown } from './shows-run.ts'
 import { Joiner, unpacked } from './watch-words.ts'
 import { type RunMaking, withChanges } from './watched-run.ts'
 
@@ -11,13 +11,13 @@ const answerMs = 15_000
 /** All questions of one message, which has one box. units: characters. */
 const maxAskChars = 8000
 
-interface Waiting extends Look {
+interface Waiting extends Ask {
   readonly settle: ((answer: QueryAnswer | Error) => void)[]
 }
 
 export interface WatchesRunOptions extends RunMaking {
   readonly store: Store
-  readonly send: (to: string, said: JsonValue) => void
+  readonly send: (to: string, message: JsonValue) => void
 }
 
 /** A tab without a rank shows the run as one of its ranks sees it: the host, or the first that answers. */
@@ -79,26 +79,26 @@ export class WatchesRun {
       this.#heardMs = nowMs
     }
     let chars = 0
-    const looks = [...this.#waiting].flatMap(([key, { name, input }]) => {
+    const asks = [...this.#waiting].flatMap(([key, { name, input }]) => {
       chars += key.length
       return chars <= maxAskChars ? [{ name, input }] : []
     })
-    const ask = { knows: this.#knows, looks } as JsonValue
+    const ask = { knows: this.#knows, asks } as JsonValue
     if (this.#from !== null) this.#options.send(this.#from, ask)
     this.#askSoon(askMs)
   }
 
-  /** A rank has shown something. */
-  take(from: string, said: JsonValue): void {
+  /** A part of a rank's message has come. */
+  take(from: string, message: JsonValue): void {
     if (from !== this.#from) return
-    const text = this.#joiner.take(said)
+    const text = this.#joiner.take(message)
     if (text === null) return
     this.#heardMs = performance.now()
     this.#taking = this.#taking.then(async () => {
       try {
         if (this.#from === from) this.#show((await unpacked(text)) as Shown)
       } catch {
-        // What is no message counts nowhere.
+        // A text that is no message counts nowhere.
       }
     })
   }
@@ -106,8 +106,11 @@ export class WatchesRun {
   #show({ number, since, run, answers }: Shown): void {
     const { store } = this.#options
     if (since === null || since === this.#knows) {
-      const before = since === null ? null : store.snapshot.run
-      const next = run === null ? null : withChanges(before, run, this.#options)
+      const { run: before, experiments } = store.snapshot
+      const making = { ...this.#options, parseTrainConfig: experiments.parseTrainConfig }
+      const next = run === null ? null : withChanges(since === null ? null : before, run, making)
+      // A message that does not fit is dropped, and so are those that add to it.
+      if (next === null && run !== null) return
       this.#knows = Number(number)
       store.dispatch({ type: 'watched', run: next })
     } else if (this.#knows !== null) {

@@ -7,14 +7,14 @@ import { ShowsRun } from './shows-run.ts'
 import type { RunMaking } from './watched-run.ts'
 import { WatchesRun } from './watches-run.ts'
 
-/** What the page has loaded already: parts that come later share it without another file. */
+/** Functions that the page has loaded already: parts that come later share them without another file. */
 export interface WatchingOptions extends RunMaking {
   readonly store: Store
-  readonly member: Pick<RoomMember, 'sayWatch' | 'compute'>
+  readonly member: Pick<RoomMember, 'sendWatch' | 'compute'>
   readonly isWatching: typeof isWatching
 }
 
-/** A tab's part in watching: with a rank it shows its run to who watches, without one it watches. Loaded when there is somebody who watches. */
+/** Shows the run of a tab with a rank to onlookers, or that of a rank to a tab without one. Loaded when the room has an onlooker. */
 export class Watching {
   readonly #store: Store
   readonly #shows: ShowsRun
@@ -28,11 +28,11 @@ export class Watching {
     this.#shows = new ShowsRun({
       store,
       query: (name, input) => member.compute.query(name, input),
-      send: (said) => member.sayWatch(null, said),
+      send: (message) => member.sendWatch(null, message),
     })
     this.#watches = new WatchesRun({
       ...options,
-      send: (to, said) => member.sayWatch(to, said),
+      send: (to, message) => member.sendWatch(to, message),
     })
   }
 
@@ -46,9 +46,9 @@ export class Watching {
     }
   }
 
-  take(from: string, said: JsonValue): void {
-    if (this.#isOn()) this.#watches.take(from, said)
-    else this.#shows.take(said)
+  take(from: string, message: JsonValue): void {
+    if (this.#isOn()) this.#watches.take(from, message)
+    else this.#shows.take(message)
   }
 
   query(name: string, input: unknown): Promise<QueryAnswer> {

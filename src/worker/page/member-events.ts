@@ -34,8 +34,8 @@ export type MemberEvent =
   /** What the maker, another tab, would start now; null for settings that this page does not know. */
   | { type: 'proposed'; config: TrainConfig | null }
   | { type: 'assigned'; assignment: Assignment }
-  /** What a rank and who watches say to each other. */
-  | { type: 'watchWord'; from: string; said: JsonValue }
+  /** Message of an onlooker to this rank, or of the rank that this onlooker asks. */
+  | { type: 'watchMessage'; from: string; message: JsonValue }
   | { type: 'ended'; end: RunEnd }
   /** The compute worker has ended: this tab has left the room and can take part no more. */
   | { type: 'dead'; error: Error }

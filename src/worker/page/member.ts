@@ -222,8 +222,8 @@ export class RoomMember {
     on('half', ({ key, ballot, first }) => this.#run?.firstHalf(key, ballot, first))
     on('reach', (reach) => {
       const { from, data } = reach
-      const word = Object(data)
-      if ('watch' in word) this.#report({ type: 'watchWord', from, said: word.watch })
+      const message = Object(data)
+      if ('watch' in message) this.#report({ type: 'watchMessage', from, message: message.watch })
       else this.#measures?.receive(reach)
     })
     on('start', ({ epoch, settings }) => this.#run?.start(epoch, settings))
@@ -434,9 +434,9 @@ export class RoomMember {
       this.compute.leftOut('it only watches').catch(() => undefined)
   }
 
-  /** To a rank from who watches, or to all who watch (null). */
-  sayWatch(to: string | null, said: JsonValue): void {
-    this.#client?.reach(to, { watch: said })
+  /** Sends an onlooker's message to a rank, or a rank's to all onlookers that ask it (null). */
+  sendWatch(to: string | null, message: JsonValue): void {
+    this.#client?.reach(to, { watch: message })
   }
 
   /** Does nothing before this tab is in. */

@@ -1,10 +1,12 @@
 import { expect, test } from 'vitest'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { append } from '../../../src/ui/parts/series.ts'
 import { Joiner, partsOf, textOf, unpacked, valueIn } from '../../../src/ui/room/watch-words.ts'
 import { changesOf, withChanges } from '../../../src/ui/room/watched-run.ts'
 import { newRun, type Run } from '../../../src/ui/state/run.ts'
+import { makeResult } from '../../support/page-states.ts'
 
-const making = { newRun, append }
+const making = { newRun, append, parseTrainConfig }
 const begun = (): Run =>
   newRun(3, {
     assignment: { epoch: 7, rank: 1, worldSize: 2, members: [], links: [] },
@@ -43,12 +45,41 @@ test('changesOf leaves out what is of the rank alone when it shows a whole run',
   expect(Object.keys(changesOf(null, begun())).sort()).toEqual(shownFields.sort())
 })
 
-test('withChanges takes nothing when a rank sends what no page sends', () => {
-  for (const changes of [{ logged: [] }, { step: 'x' }, { loss: 3 }, { members: null }])
-    expect(withChanges(null, changes, making)).toBeNull()
+test('withChanges takes a run whole when every field has a value', () => {
+  const config = parseTrainConfig({ demo: 'digits', exact: true })
+  const result = { ...makeResult(2), loss: Number.NaN }
+  const run: Run = {
+    ...stepped(begun(), 10),
+    config,
+    leftOut: new Map([['Ada', { steps: 2, newest: 9 }]]),
+    unlike: [{ step: 3, who: ['Ada'], text: 'other bits', isLasting: true }],
+    changed: { maxStepsPerSec: 4 },
+    paused: { step: 9, by: [0] },
+    end: { kind: 'finished', result, bytesSent: 5 },
+  }
+  const seen = withChanges(null, sent(null, run), making)
+  const { loss: _, slot: __, isWatched: ___, ...rest } = run
+  expect(seen).toMatchObject(rest)
 })
 
-test('a message comes whole out of its parts, and not when one lacks', async () => {
+test('withChanges takes nothing when a rank sends what no page sends', () => {
+  const many = { xs: Array(402).fill(1), ys: Array(402).fill(1) }
+  const wrong = [
+    { logged: [] },
+    { step: 'x' },
+    { loss: 3 },
+    { loss: many },
+    { loss: { xs: [1], ys: [] } },
+    { members: null },
+    { members: [{ name: 'Ada' }] },
+    { end: { kind: 'finished' } },
+    { changes: [{}] },
+    { config: { demo: 'digits', batchSize: 'all' } },
+  ]
+  for (const changes of wrong) expect(withChanges(null, changes, making)).toBeNull()
+})
+
+test('Joiner returns a message once when all its parts have come in order', async () => {
   const floats = Float32Array.from({ length: 40_000 }, () => Math.random())
   const value = { floats, map: new Map([['a', Number.NaN]]), bytes: new Uint8Array([1, 2]) }
   const parts = await partsOf(1, value)
@@ -59,6 +90,7 @@ test('a message comes whole out of its parts, and not when one lacks', async () 
   expect(got).toMatchObject({ map: value.map, bytes: value.bytes })
   const errors = got.floats.map((one, i) => Math.abs(one - floats[i]) / floats[i])
   expect(Math.max(...errors)).toBeLessThan(1 / 256)
+  expect(joiner.take({ ...parts.at(-1)!, part: parts.length, parts: parts.length + 1 })).toBeNull()
   const other = new Joiner()
   expect(parts.toSpliced(0, 1).map((part) => other.take({ ...part }))).not.toContainEqual(
     expect.any(String),
