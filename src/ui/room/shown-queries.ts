@@ -1,6 +1,11 @@
 import * as v from 'valibot'
 import { givenData, type TrainConfig } from '../../trainer/settings/config.ts'
-import type { Ask } from './shows-run.ts'
+
+/** Query of an onlooker's view. */
+export interface Ask {
+  readonly name: string
+  readonly input: unknown
+}
 
 /** Queries that a rank answers to onlookers, by name: those of the demos' views, with inputs that bound the time they take and the programs they need. */
 
@@ -34,7 +39,10 @@ const ofData: Readonly<Record<string, v.GenericSchema>> = {
 }
 
 /** Returns why a rank answers no onlooker this; undefined where it does. */
-export function refusalToShow({ name, input }: Ask, config: TrainConfig | null): string | undefined {
+export function refusalToShow(
+  { name, input }: Ask,
+  config: TrainConfig | null,
+): string | undefined {
   const isOfData = Object.hasOwn(ofData, name)
   const schema = isOfData ? ofData[name] : Object.hasOwn(inputs, name) ? inputs[name] : undefined
   if (!schema || !v.is(schema, input ?? null))

@@ -3,7 +3,7 @@ import type { JsonValue } from '../../util/json-value.ts'
 import type { Acts } from '../state/acts.ts'
 import type { Run } from '../state/run.ts'
 import type { Store } from '../state/store.ts'
-import { refusalToShow } from './shown-queries.ts'
+import { type Ask, refusalToShow } from './shown-queries.ts'
 import { partsOf } from './watch-words.ts'
 import { changesOf } from './watched-run.ts'
 
@@ -14,12 +14,6 @@ export const askMs = 4000
 /** A query takes time of its rank: onlookers together have one in this time. units: ms. */
 const queryEveryMs = 1000
 const maxQueries = 16
-
-/** Query of an onlooker's view. */
-export interface Ask {
-  readonly name: string
-  readonly input: unknown
-}
 
 /** Message of an onlooker. */
 export interface Asked {

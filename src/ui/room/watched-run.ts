@@ -1,5 +1,5 @@
 import * as v from 'valibot'
-import type { Experiments } from '../../trainer/settings/experiments.ts'
+import type { TrainConfig } from '../../trainer/settings/config.ts'
 import type { append, Series } from '../parts/series.ts'
 import type { newRun, Run } from '../state/run.ts'
 import { changesSchema, left, maxPoints, type Shown } from './watched-schema.ts'
@@ -54,7 +54,11 @@ export interface RunMaking {
 export function withChanges(
   run: Run | null,
   changes: unknown,
-  { newRun, append, parseTrainConfig }: RunMaking & Pick<Experiments, 'parseTrainConfig'>,
+  {
+    newRun,
+    append,
+    parseTrainConfig,
+  }: RunMaking & { parseTrainConfig(input: unknown): TrainConfig },
 ): Run | null {
   const { success, output } = v.safeParse(changesSchema, changes)
   if (!success) return null

@@ -1,6 +1,5 @@
 import * as v from 'valibot'
 import { assignedMemberSchema, limits, rankSchema } from '../../peer/room/messages.ts'
-import { liveKeys } from '../../trainer/settings/changes.ts'
 import type { Phase, Run } from '../state/run.ts'
 
 /** Schemas of what a rank shows, which an onlooker does not trust. */
@@ -92,14 +91,12 @@ const entries = {
   unlike: v.array(v.object({ step: count, who: texts, text, isLasting: flag })),
   leftOut: v.map(text, v.object({ steps: count, newest: count })),
   assigned: v.nullable(v.object({ samples: v.array(count), step: count })),
-  changed: v.record(v.picklist(liveKeys), count),
+  changed: v.record(text, count),
   recent: v.array(v.object({ atMs: any, step: count, samples: count, globalSamples: count })),
   testingSinceMs: v.nullable(any),
   tests: v.array(v.object({ step: count, ms: any })),
   testedMs: any,
-  resumed: v.nullable(
-    v.object({ step: count, holders: v.optional(count), differences: texts }),
-  ),
+  resumed: v.nullable(v.object({ step: count, holders: v.optional(count), differences: texts })),
   changes: v.array(v.object({ left: texts, came: texts })),
   regrouped: v.nullable(v.object({ step: count, worldSize: count })),
   lostName: v.nullable(text),

@@ -22,7 +22,7 @@ test('ShowsRun asks its rank what it may show alone, and sends again when sendin
   const query = vi.fn(async () => ({ step: 3 }))
   const sent: unknown[] = []
   let failures = 1
-  let arrived = () => undefined as void
+  let arrived: () => void = () => undefined
   const shows = new ShowsRun({
     store: { snapshot: training(2, 3, 0) },
     query,
@@ -32,7 +32,10 @@ test('ShowsRun asks its rank what it may show alone, and sends again when sendin
       sent.push(message)
     },
   })
-  const asks = [{ name: 'boundary', input: { side: 65 } }, { name: 'filters', input: null }]
+  const asks = [
+    { name: 'boundary', input: { side: 65 } },
+    { name: 'filters', input: null },
+  ]
   await new Promise<void>((resolve) => {
     arrived = resolve
     shows.take({ knows: null, asks })
