@@ -753,6 +753,7 @@ export const packages: Record<string, readonly string[]> = {
   'src/ui/checkpoints': ['preact'],
   'src/ui/run': ['preact', 'uplot', 'valibot'],
   'src/ui/members': ['preact', 'uqr'],
+  'src/ui/room': ['valibot'],
   'src/ui/status': ['preact'],
   'src/ui/page': ['preact'],
   'src/main.tsx': ['preact', 'uplot'],

@@ -84,7 +84,7 @@ export interface Snapshot {
 /** Events of this tab that change the page as they come. */
 type TabEvent = Exclude<
   MemberEvent,
-  { error: Error } | { type: 'assigned' | 'ended' | 'moved' | 'watchWord' }
+  { error: Error } | { type: 'assigned' | 'ended' | 'moved' | 'watchMessage' }
 >
 
 export type Action =
