@@ -6,20 +6,20 @@ import { isRunning } from './run-facts.ts'
 import { outsideLinks } from './server-facts.ts'
 import type { Snapshot } from './snapshot.ts'
 
-/** What views ask of the room. */
+/** Facts of the room, for views. */
 
-/** What another tab, the maker, would start now; once a run is on or has ended without a newer word, that run's settings. */
+/** Settings that another tab, the maker, would start now; once a run is on or has ended without a newer word, that run's settings. */
 export function settingsOfRoom(snapshot: Snapshot): TrainConfig | null {
   const { run, proposed } = snapshot
   const own = run?.config ?? null
   return isRunning(snapshot) ? own : (proposed ?? own)
 }
 
-/** All in the room: who is, or can be, a rank, then who watches. */
+/** All in the room: those that are, or can be, ranks, then onlookers. */
 export const everyone = (lobby: Lobby | null): readonly LobbyMember[] =>
   lobby ? [...lobby.members, ...(lobby.watchers ?? [])] : []
 
-/** How many tabs the members are of: the ranks of one tab are several members. */
+/** Number of tabs that the members are of: the ranks of one tab are several members. */
 export function tabCount(lobby: Lobby): number {
   return new Set(everyone(lobby).map(({ tab, id }) => tab ?? id)).size
 }
@@ -44,7 +44,7 @@ export function makerName({ lobby }: Snapshot): string {
 }
 
 /**
- * Who pauses and stops the run: the maker. Where that has no rank, as when it has left and there is no server to name another, the first rank:
+ * Member that pauses and stops the run: the maker. Where that has no rank, as when it has left and there is no server to name another, the first rank:
  * both go over the links.
  */
 function inCharge({ lobby, run }: Snapshot): Run['members'][number] | undefined {
@@ -107,7 +107,7 @@ export function withTrust(
   return { ...config, trust: 'strangers' }
 }
 
-/** What this tab has of the data that a person gave to the draft's demo. */
+/** Facts of this tab about the data that a person gave to the draft's demo. */
 export const givenFacts = ({
   draft: { demo },
   given,

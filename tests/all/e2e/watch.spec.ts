@@ -9,7 +9,7 @@ import { driveRooms } from '../../support/page-rooms.ts'
 
 const { served, openContext, openTab, lossWords } = driveRooms()
 
-test('a third tab watches two that train: steps go on, their loss is its loss, and the run keeps two ranks', async () => {
+test('a tab shows the steps and the loss of two that train when it watches', async () => {
   const context = await openContext()
   const maker = await openTab(
     context,

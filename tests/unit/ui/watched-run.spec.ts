@@ -19,7 +19,7 @@ const stepped = (run: Run, steps: number): Run => {
 }
 const sent = (before: Run | null, run: Run) => valueIn(textOf(changesOf(before, run)))
 
-test('changesOf and withChanges give an onlooker the newest of each curve, and what else has changed', () => {
+test('withChanges adds the newest of each curve when changesOf has thinned it', () => {
   const first = stepped(begun(), 1000)
   const second = stepped(first, 100)
   const seen = withChanges(
