@@ -1,5 +1,13 @@
-import { test as base } from 'playwright/test'
-import { TabringError } from '../../src/util/errors.ts'
+import type { Browser } from 'playwright'
+import {
+  test as base,
+  type PlaywrightTestArgs,
+  type PlaywrightTestOptions,
+  type PlaywrightWorkerArgs,
+  type PlaywrightWorkerOptions,
+  type TestType,
+} from 'playwright/test'
+import { GpuError, TabringError } from '../../src/util/errors.ts'
 import { launchForRanks, type RankAdapter } from './launch.ts'
 import { OpenRanks, type Ranks } from './ranks.ts'
 
@@ -18,6 +26,17 @@ export interface TabringFixtures {
 export interface TabringOptions {
   /** WebGPU adapter on which pages compute. Default `auto`. */
   adapter: RankAdapter
+  /**
+   * True if tests are skipped, with the reason, on a machine whose browser has no such adapter; each test of the worker then starts the browser.
+   * Default false: they fail.
+   */
+  skipWithoutAdapter: boolean
+}
+
+/** Shared by the fixtures below. */
+interface OwnWorkerFixtures {
+  /** Starts the worker's browser once. Returns the error instead where it has no adapter. */
+  startedBrowser: () => Promise<Browser | GpuError>
 }
 
 /**
@@ -25,11 +44,15 @@ export interface TabringOptions {
  *
  * The browser is the one in the configuration, else the one that `tabring run` would use. It gets the flags that headless WebGPU and background
  * tabs need.
- * errors: each test fails with `gpu.unavailable` if there is no adapter.
+ * errors: each test fails with `gpu.unavailable` if there is no adapter, unless `skipWithoutAdapter`.
  */
-export const test = base.extend<TabringFixtures, TabringOptions>({
+export const test: TestType<
+  PlaywrightTestArgs & PlaywrightTestOptions & TabringFixtures,
+  PlaywrightWorkerArgs & PlaywrightWorkerOptions & TabringOptions
+> = base.extend<TabringFixtures & { skips: undefined }, TabringOptions & OwnWorkerFixtures>({
   adapter: ['auto', { scope: 'worker', option: true }],
-  browser: [
+  skipWithoutAdapter: [false, { scope: 'worker', option: true }],
+  startedBrowser: [
     async (
       { adapter, playwright, browserName, headless, channel, launchOptions, connectOptions },
       use,
@@ -41,13 +64,37 @@ export const test = base.extend<TabringFixtures, TabringOptions>({
         )
       }
       const options = { ...launchOptions, headless, channel }
-      const browser = await launchForRanks(adapter, playwright.chromium, options, (line) =>
-        process.stderr.write(`tabring: ${line}\n`),
-      )
-      await use(browser)
-      await browser.close({ reason: 'Test ended.' })
+      let starting: Promise<Browser | GpuError> | undefined
+      await use(() => {
+        starting ??= launchForRanks(adapter, playwright.chromium, options, (line) =>
+          process.stderr.write(`tabring: ${line}\n`),
+        ).catch((thrown) => {
+          if (thrown instanceof GpuError) return thrown
+          throw thrown
+        })
+        return starting
+      })
+      const browser = await starting
+      if (browser && !(browser instanceof GpuError)) await browser.close({ reason: 'Test ended.' })
     },
     { scope: 'worker', timeout: 0 },
+  ],
+  browser: [
+    async ({ startedBrowser }, use) => {
+      const browser = await startedBrowser()
+      if (browser instanceof GpuError) throw browser
+      await use(browser)
+    },
+    { scope: 'worker', timeout: 0 },
+  ],
+  // Set up before the fixtures that a test names.
+  skips: [
+    async ({ skipWithoutAdapter, startedBrowser }, use, testInfo) => {
+      const browser = skipWithoutAdapter && (await startedBrowser())
+      if (browser instanceof GpuError) testInfo.skip(true, browser.message)
+      await use(undefined)
+    },
+    { auto: true, timeout: 0 },
   ],
   ranks: async ({ browser, baseURL }, use, testInfo) => {
     const ranks = new OpenRanks({

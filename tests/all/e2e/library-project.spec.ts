@@ -30,6 +30,7 @@ const inProject = (file: string, ...args: string[]) =>
 interface Report {
   status: string
   errors: { message: string }[]
+  annotations: { type: string; description?: string }[]
   stdout: { text: string }[]
   stderr: { text: string }[]
 }
@@ -130,6 +131,8 @@ test('the dev server does too, and failures are reported by name', async () => {
     'two ranks learn, and end with the same model': 'passed',
     'ranks in workers of tabs of one browser': 'passed',
     'no adapter comes up': 'failed',
+    'no adapter comes up, so it is skipped': 'skipped',
+    'so is the next one in the same worker': 'skipped',
     'an error in a page': 'failed',
     'an error in a worker, which the test does not wait for': 'failed',
     'a page that does not join': 'timedOut',
@@ -138,6 +141,12 @@ test('the dev server does too, and failures are reported by name', async () => {
   expect(noAdapter).toMatch(
     /no WebGPU adapter came up \(wanted: the software adapter \(SwiftShader\)\)\.\n {2}\/.+: requestAdapter\(\) returned null\n {4}with .*--disable-background-timer-throttling .*\n {4}without --enable-unsafe-webgpu --use-webgpu-adapter=swiftshader\nRemove the omitted flags/,
   )
+  expect(received.get('no adapter comes up, so it is skipped')!.annotations).toEqual([
+    expect.objectContaining({
+      type: 'skip',
+      description: expect.stringMatching(/^tabring\/playwright: no WebGPU adapter came up /),
+    }),
+  ])
   const inPage = received.get('an error in a page')!
   expect(messages(inPage)).toEqual([
     expect.stringMatching(/rank 1 failed first:\nRangeError: thrown in a page\n/),
