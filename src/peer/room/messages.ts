@@ -272,6 +272,8 @@ const memberEntries = {
   tab: v.optional(hex(4)),
   /** True if it takes no rank, and watches. */
   watches: v.optional(v.boolean()),
+  /** True if it lacks the end of the run that has finished, and sees it as those who watch do. It takes a rank in the next. */
+  missed: v.optional(v.boolean()),
   /** Of the key with which it signs in elastic runs (life-keys.ts); who takes part in none may leave it out. */
   keyHash: v.optional(keyHashSchema),
 }

@@ -23,8 +23,8 @@ export interface Member {
   readonly reaches: TokenBucket
   /** Of the bytes with which it asks ranks as an onlooker. */
   readonly askBytes: TokenBucket
-  /** Id of the member that it asked last. */
-  asks?: string
+  /** Ids of the members that may show it their run: the last one that it asked, as a rank also its neighbours. */
+  readonly asks: Set<string>
   /** Key of the elastic run that it was in when it came back, until that has ended or this tab is assigned to another. */
   cameInRun?: string | undefined
   /** Key of the elastic run that it has said `out` of, until it is linked again: what was decided before may still name it. */

@@ -14,6 +14,10 @@ export interface OnlookersOptions {
   send(member: Member, message: ServerMessage): void
 }
 
+/** Returns whether ranks show the member their run: it has no rank, or lacks the end of a finished run. */
+export const isOnlooker = ({ info }: Member): boolean =>
+  info.watches === true || info.missed === true
+
 /** Boxes between onlookers and the ranks that show them the run: a rank reaches those alone that have asked it, and no other member since. */
 export class Onlookers {
   /** Of the bytes that ranks show. */
@@ -28,13 +32,15 @@ export class Onlookers {
   pass(from: Member, { to, box }: MessageOf<'reach'>): void {
     const { send, members, mayShow } = this.options
     const reach = { type: 'reach', from: from.id, box } as const
-    if (from.info.watches) {
+    if (isOnlooker(from)) {
       const rank = members().find(({ id, info }) => id === to && !info.watches)
       if (!rank || !from.askBytes.take(box.length)) return
-      from.asks = rank.id
+      // One with a rank also sends boxes to its neighbours in the ring.
+      if (from.info.watches) from.asks.clear()
+      from.asks.add(rank.id)
       send(rank, reach)
     } else if (to === null && mayShow(from) && this.shown.take(box.length))
       for (const one of members())
-        if (one.info.watches && one.asks === from.id) send(one, { ...reach, toWatchers: true })
+        if (isOnlooker(one) && one.asks.has(from.id)) send(one, { ...reach, toWatchers: true })
   }
 }

@@ -9,7 +9,7 @@ import type { Refusal } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
 import type { Limits } from './limits.ts'
 import { type Going, type Member, planFor } from './linking.ts'
-import { Onlookers } from './onlookers.ts'
+import { isOnlooker, Onlookers } from './onlookers.ts'
 import { RoomAsks } from './room-asks.ts'
 import { type RelaySockets, RoomRelay } from './room-relay.ts'
 import { RoomRun, type RunMessage } from './room-run.ts'
@@ -214,7 +214,8 @@ export class Room {
     const id = again && isFree(again) ? again.id : toHex(env.random(8))
     const reaches = new TokenBucket(env, limits.reachesPerSec, limits.reachBurst)
     const askBytes = new TokenBucket(env, limits.askBytesPerSec, limits.askBurst)
-    const member: Member = { id, info, connectionId: null, token, isFurther, reaches, askBytes }
+    const asks = new Set<string>()
+    const member = { id, info, connectionId: null, token, isFurther, reaches, askBytes, asks }
     this.members.push(member)
     return member
   }
@@ -385,7 +386,7 @@ export class Room {
   private passReach(from: Member, message: MessageOf<'reach'>): void {
     const { limits } = this.host
     const { to, box } = message
-    if (to === null || from.info.watches) {
+    if (to === null || isOnlooker(from)) {
       this.onlookers.pass(from, message)
       return
     }

@@ -22,6 +22,7 @@ import {
   canStart,
   checkedDraft,
   checkedWithout,
+  hasMissed,
   isMaker,
   isWatching,
   withTabs,
@@ -91,7 +92,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
   const withWatching = <T>(act: (watching: Watching) => T): Promise<T> => {
     watching ??= loadPart('Watching', async () => {
       const { Watching } = await import('./watching.ts')
-      return new Watching({ store, member, isWatching, newRun, append })
+      return new Watching({ store, member, isWatching, hasMissed, newRun, append })
     }).catch((thrown) => {
       watching = undefined
       throw thrown
@@ -100,6 +101,10 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
   }
   const inform = (act: (watching: Watching) => void) =>
     void withWatching(act).catch((thrown) => refused(messageOf(thrown)))
+  const watchIfSo = () => {
+    const { snapshot } = store
+    if (watching || isWatching(snapshot) || hasMissed(snapshot)) inform((it) => it.roomIs())
+  }
   const take = (event: MemberEvent): void => {
     switch (event.type) {
       case 'watchMessage':
@@ -108,7 +113,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       case 'lobby': {
         const wasMaker = isMaker(store.snapshot)
         dispatch(event)
-        if (watching || isWatching(store.snapshot)) inform((it) => it.roomIs())
+        watchIfSo()
         if (!wasMaker && isMaker(store.snapshot)) showInAddress()
         propose()
         if (isFirstLobby && isMaker(store.snapshot)) takePart()
@@ -128,6 +133,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
         break
       case 'ended':
         dispatch(endAction(event.end))
+        watchIfSo()
         propose()
         break
       case 'moved':
@@ -348,7 +354,9 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
         dispatch({ type: 'download', runId: run?.id ?? '', download })
       report({ is: 'busy' })
       try {
-        const url = await member.compute.exportParameters()
+        const url = run?.isWatched
+          ? await withWatching((it) => it.modelFile())
+          : await member.compute.exportParameters()
         saveUrl(url, `tabring-${run?.config?.model ?? 'model'}-${run?.step ?? 0}-steps.safetensors`)
         report({ is: 'done' })
       } catch (thrown) {

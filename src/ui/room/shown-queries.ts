@@ -20,6 +20,7 @@ const inputs: Readonly<Record<string, v.GenericSchema>> = {
   hidden: v.strictObject({ side: v.literal(20) }),
   picture: v.strictObject({ width: whole(1, 512) }),
   filters: nothing,
+  'model file': nothing,
   classify: v.pipe(v.array(v.pipe(v.number(), v.minValue(0), v.maxValue(1))), v.length(28 * 28)),
   probabilities: v.strictObject({ prompt }),
   attention: v.strictObject({ prompt }),

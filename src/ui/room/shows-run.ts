@@ -14,6 +14,9 @@ export const askMs = 4000
 /** A query takes time of its rank: onlookers together have one in this time. units: ms. */
 const queryEveryMs = 1000
 const maxQueries = 16
+/** After so many parts of a message they are apart: the server drops what is faster. units: ms. */
+const partsAtOnce = 12
+const partEveryMs = 270
 
 /** Message of an onlooker. */
 export interface Asked {
@@ -126,6 +129,9 @@ export class ShowsRun {
     this.#sent = run
     const shown: Shown = { number, since, run: changes, answers }
     const parts = await partsOf(number, shown)
-    for (const part of parts) this.#options.send(part as unknown as JsonValue)
+    for (const [at, part] of parts.entries()) {
+      if (at >= partsAtOnce) await new Promise((resolve) => setTimeout(resolve, partEveryMs))
+      this.#options.send(part as unknown as JsonValue)
+    }
   }
 }

@@ -15,8 +15,8 @@ export interface WatchPart {
 
 /** Sealed and as base64url twice, with what stands around it, a part fits a box. units: characters. */
 const partChars = Math.floor(0.7 * limits.boxChars)
-/** A message takes no more parts: a picture takes less than ten. */
-const maxParts = 48
+/** A message takes no more parts: a picture takes less than ten, the file of a small model 40. */
+const maxParts = 400
 /** A message unpacked: no sender may fill the memory. units: bytes. */
 const maxBytes = 8 * 2 ** 20
 

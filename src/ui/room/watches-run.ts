@@ -1,6 +1,7 @@
 import type { Lobby } from '../../peer/room/messages.ts'
 import type { JsonValue } from '../../util/json-value.ts'
 import type { QueryAnswer } from '../../worker/api.ts'
+import type { Run } from '../state/run.ts'
 import type { Store } from '../state/store.ts'
 import type { Ask } from './shown-queries.ts'
 import { askMs, keyOf, type Shown } from './shows-run.ts'
@@ -9,6 +10,8 @@ import { type RunMaking, withChanges } from './watched-run.ts'
 
 /** An answer that has not come by then does not: it was too much, or its rank has gone. units: ms. */
 const answerMs = 15_000
+/** From a rank that lacks the run to the next. units: ms. */
+const nextRankMs = 300
 /** All questions of one message, which has one box. units: characters. */
 const maxAskChars = 8000
 
@@ -19,6 +22,8 @@ interface Waiting extends Ask {
 export interface WatchesRunOptions extends RunMaking {
   readonly store: Store
   readonly send: (to: string, message: JsonValue) => void
+  /** Returns whether a rank's run is not the one to be shown. */
+  readonly isOther: (run: Run | null) => boolean
 }
 
 /** A tab without a rank shows the run as one of its ranks sees it: the host, or the first that answers. */
@@ -56,8 +61,11 @@ export class WatchesRun {
 
   /** Ids of those that can show the run, the host first. A tab without a page, as one of the command line, measures nothing of itself. */
   get #ranks(): readonly string[] {
-    const members: Lobby['members'] = this.#options.store.snapshot.lobby?.members ?? []
-    const able = members.filter(({ attached, measured }) => attached && measured)
+    const { lobby, ownId } = this.#options.store.snapshot
+    const members: Lobby['members'] = lobby?.members ?? []
+    const able = members.filter(
+      ({ id, attached, measured }) => attached && measured && id !== ownId,
+    )
     const ranks = able.filter(({ rank }) => rank !== null)
     return (ranks.length > 0 ? ranks : able).map(({ id }) => id)
   }
@@ -92,9 +100,9 @@ export class WatchesRun {
   /** A part of a rank's message has come. */
   take(from: string, message: JsonValue): void {
     if (from !== this.#from) return
+    this.#heardMs = performance.now()
     const text = this.#joiner.take(message)
     if (text === null) return
-    this.#heardMs = performance.now()
     this.#taking = this.#taking.then(async () => {
       try {
         if (this.#from === from) this.#show((await unpacked(text)) as Shown)
@@ -105,7 +113,7 @@ export class WatchesRun {
   }
 
   #show({ number, since, run, answers }: Shown): void {
-    const { store } = this.#options
+    const { store, isOther } = this.#options
     if (since === null || since === this.#knows) {
       const { run: before, experiments } = store.snapshot
       const making = { ...this.#options, parseTrainConfig: experiments.parseTrainConfig }
@@ -113,6 +121,12 @@ export class WatchesRun {
       // A message that does not fit is dropped, and so are those that add to it.
       if (next === null && run !== null) return
       this.#knows = Number(number)
+      if (isOther(next)) {
+        this.#mute.add(this.#from!)
+        this.#from = null
+        this.#askSoon(nextRankMs)
+        return
+      }
       store.dispatch({ type: 'watched', run: next })
     } else if (this.#knows !== null) {
       this.#knows = null
@@ -126,12 +140,12 @@ export class WatchesRun {
   }
 
   /** Answers as `Acts.query`, by the rank that is watched. */
-  query(name: string, input: unknown): Promise<QueryAnswer> {
+  query(name: string, input: unknown, withinMs = answerMs): Promise<QueryAnswer> {
     const key = keyOf({ name, input })
     if (key.length > maxAskChars)
       return Promise.reject(new Error('This is too much to ask a rank that is watched.'))
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => settle(new Error('The rank has sent no answer.')), answerMs)
+      const timer = setTimeout(() => settle(new Error('The rank has sent no answer.')), withinMs)
       const settle = (answer: QueryAnswer | Error) => {
         clearTimeout(timer)
         this.#waiting.delete(key)

@@ -64,9 +64,7 @@ export function Summary({ snapshot, run, ending, acts }: SummaryProps) {
       </dl>
       <p class="acts">
         <SaveAct snapshot={snapshot} acts={acts} />
-        {!run.isWatched && (
-          <DownloadAct run={run} acts={acts} words="Download weights (.safetensors)" />
-        )}
+        <DownloadAct run={run} acts={acts} words="Download weights (.safetensors)" />
         {config?.exact && !run.isWatched && <LogAct acts={acts} />}
         {acts.saveTrace && (
           <button type="button" onClick={acts.saveTrace}>

@@ -2,7 +2,7 @@ import type { Lobby, LobbyMember } from '../../peer/room/messages.ts'
 import { isElastic, seesEachRank, type TrainConfig } from '../../trainer/settings/config.ts'
 import { type CheckedDraft, checkDraft, type GivenFacts } from '../settings/check.ts'
 import type { Run } from './run.ts'
-import { isRunning } from './run-facts.ts'
+import { hasEndedBeforeJoin, hasEndedWithout, isRunning } from './run-facts.ts'
 import { outsideLinks } from './server-facts.ts'
 import type { Snapshot } from './snapshot.ts'
 
@@ -30,6 +30,13 @@ export function ownMember({ lobby, ownId }: Snapshot): LobbyMember | null {
 
 /** Returns whether this tab takes no rank. */
 export const isWatching = (snapshot: Snapshot): boolean => ownMember(snapshot)?.watches === true
+
+/** Returns whether the room's run has finished and this tab lacks its end: those who have it show it. */
+export function hasMissed(snapshot: Snapshot): boolean {
+  const { lobby, run } = snapshot
+  const lacks = !run || run.isWatched || hasEndedWithout(run) || hasEndedBeforeJoin(run)
+  return lobby?.state === 'finished' && !isWatching(snapshot) && lacks
+}
 
 export function isMaker({ lobby, ownId }: Snapshot): boolean {
   return lobby !== null && lobby.maker === ownId

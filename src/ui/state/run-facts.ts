@@ -29,6 +29,14 @@ export const awaited = ({ undecided, silent, members, end }: Run): readonly stri
 export const hasEndedWithout = ({ end }: Run): boolean =>
   end?.kind === 'failed' && end.text.includes(endedWithout)
 
+/** The others have come to the run's end, or have all left, while this tab got ready to join them. */
+export const hasEndedBeforeJoin = ({ joins, end }: Run): boolean =>
+  joins &&
+  end?.kind === 'failed' &&
+  ['peer.lost', 'peer.aborted'].includes(end.code) &&
+  // Else it was left out before that, and the reason stays.
+  !(end.code === 'peer.aborted' && end.leftOut)
+
 /** The others continue without this tab, which comes again. */
 export const isLeftOut = ({ end }: Run): boolean =>
   end?.kind === 'failed' && end.leftOut === 'again'

@@ -192,7 +192,7 @@ function MainAct({ snapshot, acts, isShort, isSettling }: MainActProps) {
       </button>
     )
   }
-  const download = isShort && run?.end?.kind === 'finished' && !run.isWatched && (
+  const download = isShort && run?.end?.kind === 'finished' && (
     <DownloadAct key="download" run={run} acts={acts} />
   )
   if (snapshot.stage !== 'inside' || !isMaker(snapshot) || isWaitingForNext(snapshot))

@@ -21,6 +21,7 @@ import type { Phase, Run, RunEnding } from '../state/run.ts'
 import {
   awaited,
   goneRanks,
+  hasEndedBeforeJoin,
   hasEndedWithout,
   hasOwnModels,
   isRunning,
@@ -456,14 +457,6 @@ function lobbyStatus(snapshot: Snapshot): Status {
 /** For tabs that come during the run. */
 const laterWords = (config: Partial<TrainConfig> | null): string =>
   ` Anyone who opens the link later ${config && admits(config) ? 'joins the run' : 'waits for the next run'}.`
-
-/** The others have come to the run's end, or have all left, while this tab got ready to join them. */
-const hasEndedBeforeJoin = ({ joins, end }: Run): boolean =>
-  joins &&
-  end?.kind === 'failed' &&
-  ['peer.lost', 'peer.aborted'].includes(end.code) &&
-  // Else it was left out before that, and the reason stays.
-  !(end.code === 'peer.aborted' && end.leftOut)
 
 /** Who can do what after a run. */
 function whatNext(snapshot: Snapshot): string {

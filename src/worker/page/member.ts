@@ -34,7 +34,9 @@ export const bytesSentIn = ({ result, links }: Extract<RunEnd, { ok: true }>): n
     : sumStats(links.flatMap(({ stats }) => stats ?? [])).bytesSent
 
 /** What a page may change about its tab, in any room. */
-export type MemberChange = Partial<Pick<MemberInfo, 'name' | 'hidden' | 'adapter' | 'watches'>>
+export type MemberChange = Partial<
+  Pick<MemberInfo, 'name' | 'hidden' | 'adapter' | 'watches' | 'missed'>
+>
 
 export interface RoomMemberOptions {
   /** What this page can train. */

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import { expect, test } from 'vitest'
 import { browserFlags } from '../../../node/chromium.ts'
 import { reaches, says, stepOf } from '../../support/elastic-tabs.ts'
@@ -101,3 +102,33 @@ test('a tab that can compute nothing watches a room where others train; alone it
     await poor.close()
   }
 }, 180_000)
+
+test('a tab that comes back after the end sees the result, saves the same model, and takes part in the next run', async () => {
+  const context = await openContext()
+  const maker = await openTab(context, `${served.localUrl}?demo=digits&steps=60&maxStepsPerSec=10`)
+  const link = await invite(maker)
+  const pupil = await openTab(context, link)
+  await seeMembers(maker, 2)
+  await maker.bringToFront()
+  await button(maker, 'Start').click()
+  await reaches(pupil, 5)
+  await pupil.close()
+  await see(maker, 'Finished')
+  const late = await openTab(context, link)
+  await see(late, 'Finished')
+  const hashOf = (page: typeof maker) => page.getByTestId('param-hash').innerText()
+  expect(await hashOf(late)).toBe(await hashOf(maker))
+  await expect.poll(() => lossWords(late)).toBe(await lossWords(maker))
+  const [own, saved] = await Promise.all(
+    [maker, late].map(async (page) => {
+      const coming = page.waitForEvent('download')
+      await page.getByRole('button', { name: /^Download weights/ }).click()
+      return readFile(await (await coming).path())
+    }),
+  )
+  expect(saved.equals(own)).toBe(true)
+  await maker.bringToFront()
+  await button(maker, 'Start again').click()
+  await reaches(late, 5)
+  await says(maker, /^2 ranks/)
+}, 200_000)
