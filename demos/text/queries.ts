@@ -4,6 +4,7 @@ import { Gpt } from '../../src/nn/gpt.ts'
 import type { Module } from '../../src/nn/module.ts'
 import {
   answerOfPart,
+  type ModelCopy,
   type ModelQuery,
   type QueryForward,
 } from '../../src/trainer/settings/task.ts'
@@ -75,7 +76,7 @@ export function drawToken(probabilities: Float32Array, temperature: number, shar
 
 /**
  * `{ prompt: 'Once', length: 56, temperature: 0.7, seed: 0 }`: `added`, `length` characters that one model writes after the prompt, and the
- * `step` after which it is that model. Training continues meanwhile.
+ * `step` after which it is that model, with `untrained: true` that before the first. Training continues meanwhile.
  */
 export const sample: ModelQuery<TextData> = async ({ data, copied }, input) => {
   const given = (input ?? {}) as Record<string, unknown>
@@ -85,7 +86,7 @@ export const sample: ModelQuery<TextData> = async ({ data, copied }, input) => {
   const temperature = numberOf('temperature', given.temperature ?? 1, 0, hottest, false)
   const seed = numberOf('seed', given.seed ?? 0, 0, 2 ** 32 - 1)
   const first = Array.from(String(given.prompt)).length
-  return copied(async ({ step, program }) => {
+  const write = async ({ step, program }: ModelCopy) => {
     const forward = await program('next', types, nextOnes)
     let added = ''
     let at = first
@@ -101,7 +102,8 @@ export const sample: ModelQuery<TextData> = async ({ data, copied }, input) => {
       return at < first + length ? padded(tokens.slice(-blockSize)) : null
     })
     return { added, step }
-  })
+  }
+  return copied(write, { untrained: given.untrained === true })
 }
 
 /** `{ prompt }`: all characters by their probability to come next, the likeliest first. */

@@ -12,7 +12,7 @@ export interface Line {
 }
 
 /** Characters of a line while the model learns, and of one that it writes when it has learned. */
-const duringRun = 56
+export const duringRun = 56
 const afterRun = 240
 /** From one line of a run to the question for the next. units: ms. */
 const pauseMs = 400

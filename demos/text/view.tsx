@@ -8,7 +8,7 @@ import { AttentionMaps, type Maps } from './maps.tsx'
 import { meta } from './meta.ts'
 import { NextCharacter } from './next-character.tsx'
 import { OwnText } from './own-text.tsx'
-import { beginsUntrained, Samples } from './samples.tsx'
+import { beginsUntrained, Samples, untrained, useFirstLine } from './samples.tsx'
 import { unknownIn } from './tokens.ts'
 import { useSamples } from './use-samples.tsx'
 import './view.css'
@@ -32,7 +32,7 @@ export function TextView(props: ViewProps) {
             {canSet && 'Press Start. '}At first the model knows nothing and writes noise; soon it
             writes spaces, then words, then lines of the story.
           </p>
-          <Samples lines={[]} beganUntrained={beginsUntrained(props)} />
+          <Samples lines={[]} first={beginsUntrained(props) ? untrained : null} />
         </>
       )}
       <OwnText canSet={canSet} isGiven={isOwnText} give={give} />
@@ -67,6 +67,7 @@ function Learning(props: ViewProps) {
     if (isAskable) setAsked(prompt)
   }, [isAskable, prompt])
   const samples = useSamples(props, asked, temperature)
+  const first = useFirstLine(props, about.answer)
   const trouble = samples.failure ?? about.failure
   return (
     <>
@@ -104,7 +105,7 @@ function Learning(props: ViewProps) {
             ? 'Type at least one character.'
             : 'The model continues the prompt. Temperature 0 always takes the likeliest character; above 1 it gets wilder.'}
       </p>
-      <Samples lines={samples.lines} beganUntrained={beginsUntrained(props)} />
+      <Samples lines={samples.lines} first={first} />
       {trouble !== null && <p role="alert">{trouble}</p>}
       {asked !== null && (
         <Looking {...props} prompt={asked} onChoose={(character) => setTyped(prompt + character)} />

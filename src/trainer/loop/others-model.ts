@@ -2,7 +2,6 @@ import { compile } from '../../graph/compile/compile.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
-import { getRngState, manualSeed, setRngState } from '../../nn/init.ts'
 import type { Module } from '../../nn/module.ts'
 import { TabringError } from '../../util/errors.ts'
 import type { OwnRows } from '../evaluate/own-rows.ts'
@@ -12,7 +11,7 @@ import type { RunParts } from '../saves/kept-states.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import { canLeaveOut } from '../settings/leave-out.ts'
 import type { BatchArrays, QueryAnswer, Task } from '../settings/task.ts'
-import { ModelQueries, noModel, type Queried } from '../watch/model-queries.ts'
+import { ModelQueries, noModel, type Queried, untrainedModel } from '../watch/model-queries.ts'
 import { makeStep, randomScalarsFor } from './training-step.ts'
 
 /** It holds back steps of the run for no more than this part of the time, on all ranks together. */
@@ -77,11 +76,7 @@ export class OthersModel {
     const facts = run.answered
     if (!facts) throw noModel()
     const { data, runtime } = facts
-    const random = getRngState()
-    manualSeed(config.seed)
-    const model = task.model(config, data)
-    // The run draws the numbers that it would draw without this.
-    setRngState(random)
+    const model = untrainedModel(task, facts)
     const types = task.types(config, data, ownRows.ofStep)
     const trained = { model, mean: (value: Tensor) => value }
     const { run: step, optimizer } = await makeStep(task, trained, config)

@@ -84,9 +84,12 @@ export interface QueryContext<Data extends TaskData = TaskData> {
   stateDict(): Promise<StateDict>
   /**
    * Returns what `work` gives with a copy of the model as it is between two steps: for what takes many runs of one and the same model. One
-   * such work goes on at a time.
+   * such work goes on at a time. `untrained`: with the model as it was before its first step, where the run does not resume.
    */
-  copied<T>(work: (copy: ModelCopy) => Promise<T>): Promise<T>
+  copied<T>(
+    work: (copy: ModelCopy) => Promise<T>,
+    options?: { readonly untrained?: boolean },
+  ): Promise<T>
 }
 
 /** The model that is asked: the run's, or one that learns from the other ranks' samples alone. */

@@ -1,7 +1,7 @@
 import { compile } from '../../graph/compile/compile.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { RunOutputs, StepProgram } from '../../graph/plan/step-program.ts'
-import { getRngState, setRngState } from '../../nn/init.ts'
+import { getRngState, manualSeed, setRngState } from '../../nn/init.ts'
 import type { Module } from '../../nn/module.ts'
 import { TabringError } from '../../util/errors.ts'
 import type {
@@ -98,7 +98,7 @@ export class ModelQueries {
         }
       },
       stateDict: () => between(() => answered.model.stateDict()),
-      copied: (work) => this.#withCopy(answered, name, work),
+      copied: (work, { untrained = false } = {}) => this.#withCopy(answered, name, untrained, work),
     }
     const answer = await queries[name](context, input)
     return { step, ...answer }
@@ -140,14 +140,20 @@ export class ModelQueries {
     return made
   }
 
-  #withCopy<T>(answered: Queried, name: string, work: (copy: ModelCopy) => Promise<T>): Promise<T> {
+  #withCopy<T>(
+    answered: Queried,
+    name: string,
+    untrained: boolean,
+    work: (copy: ModelCopy) => Promise<T>,
+  ): Promise<T> {
     const done = this.#copyFree.then(async () => {
       this.#require(answered)
-      this.#copy ??= this.#newModel(answered)
+      this.#copy ??= untrainedModel(this.#task, answered)
       const model = this.#copy
       const step = await this.#between(answered, async () => {
-        model.loadStateDict(await answered.model.stateDict())
-        return this.step
+        const source = untrained ? untrainedModel(this.#task, answered) : answered.model
+        model.loadStateDict(await source.stateDict())
+        return untrained ? 0 : this.step
       })
       return work({
         step,
@@ -185,14 +191,6 @@ export class ModelQueries {
     }
   }
 
-  /** A model whose parameters do not matter: the random numbers of the run's own are drawn as if it were not made. */
-  #newModel({ config, data }: Queried): Module {
-    const random = getRngState()
-    const model = this.#task.model(config, data)
-    setRngState(random)
-    return model
-  }
-
   #between<T>(answered: Queried, work: () => Promise<T>): Promise<T> {
     return this.gaps.run(async () => {
       this.#require(answered)
@@ -203,6 +201,18 @@ export class ModelQueries {
   #require(answered: Queried): void {
     if (this.#answered !== answered) throw noModel()
   }
+}
+
+/** Returns the model as each run of these settings begins with it. The run draws the random numbers that it would draw without this. */
+export function untrainedModel(
+  task: Task,
+  { config, data }: Pick<Queried, 'config' | 'data'>,
+): Module {
+  const random = getRngState()
+  manualSeed(config.seed)
+  const model = task.model(config, data)
+  setRngState(random)
+  return model
 }
 
 export const noModel = () =>

@@ -199,20 +199,25 @@ test('of many lines some go, so that the others are spread over the run', () => 
   expect(Math.max(...gaps)).toBeLessThan(3 * (500 / 19))
 })
 
-test('queries on two ranks give one text, one set of probabilities, and maps whose rows sum to 1', async () => {
-  const { ranks, close } = await startTask(
-    2,
-    { demo: 'text', data: 'given', steps: 2, batchSize: 4, bucketCapMb: 1 },
+const startOnText = (size: number, lr: number) =>
+  startTask(
+    size,
+    { demo: 'text', data: 'given', steps: 2, batchSize: 2, bucketCapMb: 1, lr },
     () => new ReferenceRuntime(),
     (rank) => (rank === 0 ? { given: utf8('abc abd. '.repeat(40)) } : {}),
   )
+
+test('queries on two ranks give one text, what the untrained model wrote, one set of probabilities, and maps whose rows sum to 1', async () => {
+  const { ranks, close } = await startOnText(2, 0.5)
   await Promise.all(ranks.map(({ end }) => end))
   const answers = await Promise.all(
     ranks.map(async ({ trainer }) => {
       const ask = { temperature: 1, seed: 5 }
-      const long = await trainer.query('sample', { prompt: 'abc', length: 6, ...ask })
+      const long = await trainer.query('sample', { prompt: 'abc', length: 3, ...ask })
+      const untrained = { prompt: 'abc', length: 3, ...ask, untrained: true }
       return {
         long,
+        first: await trainer.query('sample', untrained),
         next: await trainer.query('probabilities', { prompt: 'abc' }),
         maps: await trainer.query('attention', { prompt: 'abc a' }),
         vocabulary: await trainer.query('vocabulary', undefined),
@@ -220,8 +225,19 @@ test('queries on two ranks give one text, one set of probabilities, and maps who
     }),
   )
   expect(answers[1]).toEqual(answers[0])
-  const [{ long, next, maps, vocabulary }] = answers
-  expect(String(long.added)).toMatch(/^[abcd. ]{6}$/)
+  const [{ long, first, next, maps, vocabulary }] = answers
+  const still = await startOnText(1, 1e-9)
+  await still.ranks[0].end
+  const same = await still.ranks[0].trainer.query('sample', {
+    prompt: 'abc',
+    length: 3,
+    temperature: 1,
+    seed: 5,
+  })
+  still.close()
+  expect(first).toEqual({ added: same.added, step: 0 })
+  expect(long.added).not.toBe(first.added)
+  expect(String(long.added)).toMatch(/^[abcd. ]{3}$/)
   const values = next.probabilities as Float32Array
   expect(next.characters).toHaveLength(6)
   expect(values.reduce((sum, p) => sum + p, 0)).toBeCloseTo(1, 5)
@@ -244,4 +260,4 @@ test('queries on two ranks give one text, one set of probabilities, and maps who
   for (const [name, input, text] of asked)
     await expect(ranks[0].trainer.query(name, input)).rejects.toThrow(text)
   close()
-})
+}, 60_000)
