@@ -96,6 +96,16 @@ test('a room drops boxes from and to onlookers when their bytes are too many', a
   expect(world.all('w', 'reach')).toHaveLength(serverLimits.shownBurst / limits.boxChars + 4)
 })
 
+test('a room passes what ranks show to a member when it lacks the end of a run and has asked', () => {
+  world.say('t1', { type: 'update', info: infoOf('t1', { missed: true }) })
+  world.say('t0', { type: 'reach', to: null, box: 'unasked' })
+  world.say('t1', { type: 'reach', to: id('t0'), box: 'ask' })
+  world.say('t0', { type: 'reach', to: null, box: 'shown' })
+  expect(world.all('t1', 'reach')).toMatchObject([{ from: id('t0'), toWatchers: true, box: 'shown' }])
+  world.say('t0', { type: 'start', settings: null })
+  expect(world.last('t1', 'assign')).toMatchObject({ rank: 1, worldSize: 2 })
+})
+
 test('a room refuses a start when all watch', async () => {
   for (const name of ['t0', 't1'])
     world.say(name, { type: 'update', info: infoOf(name, { watches: true }) })
