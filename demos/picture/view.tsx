@@ -188,7 +188,8 @@ function Learning({ next, also, ...props }: LearningProps) {
   const shape = original ?? square
   const pixels = shape.width * shape.height
   const isPart = band !== null && band.end - band.start < pixels
-  const heldOut = decibelsOf(last(run.accuracy))
+  // It is the run's.
+  const heldOut = props.whose === 'all' ? decibelsOf(last(run.accuracy)) : Number.NaN
   const trouble = failure ?? about.failure
   return (
     <>
