@@ -458,7 +458,7 @@ export const allowed: Record<string, readonly string[]> = {
   'src/ui': [],
   'src/ui/parts': ['src/util', 'src/trainer/settings/demo-meta.ts'],
   'src/ui/plot': ['src/ui/parts'],
-  'src/ui/lesson': [],
+  'src/ui/lesson': ['src/ui/parts'],
   'src/ui/settings': [
     'src/util',
     'src/peer/room',

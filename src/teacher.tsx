@@ -5,6 +5,7 @@ import { course } from '../demos/lessons/course.ts'
 import { lessonAddress } from './ui/lesson/lesson.ts'
 import { PageFoot } from './ui/parts/page-foot.tsx'
 import { PageTop } from './ui/parts/page-top.tsx'
+import { Words } from './ui/parts/term.tsx'
 
 /** The teacher's page: what each lesson needs, and its answers. */
 
@@ -27,7 +28,9 @@ function Guide({ lesson }: { lesson: (typeof course)[number] }) {
         <dt>Read, 2 minutes</dt>
         <dd>
           {idea.map((words) => (
-            <p key={words}>{words}</p>
+            <p key={words}>
+              <Words text={words} />
+            </p>
           ))}
         </dd>
         <dt>Predict, 1 minute</dt>
@@ -46,14 +49,18 @@ function Guide({ lesson }: { lesson: (typeof course)[number] }) {
         <dd>
           <ol>
             {goals.map(({ words }) => (
-              <li key={words}>{words}</li>
+              <li key={words}>
+                <Words text={words} />
+              </li>
             ))}
           </ol>
         </dd>
         <dt>Why, 3 minutes</dt>
         <dd>
           {answer.map((words) => (
-            <p key={words}>{words}</p>
+            <p key={words}>
+              <Words text={words} />
+            </p>
           ))}
           <p>
             <strong>What pupils often think:</strong> {mistake}

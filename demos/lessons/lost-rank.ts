@@ -11,8 +11,8 @@ export const lostRank: Lesson<Snapshot> = {
   about: 'A training of many machines goes on when one of them disappears.',
   address: '?demo=playground&epochs=4000',
   idea: [
-    'The more machines take part, the more often one of them fails: a lid is closed, the network drops, a battery is empty. The ring is then broken, and every rank waits for a sum that will never come.',
-    'All ranks hold the same numbers. Every two seconds or so, they agree on a step whose numbers all of them keep.',
+    'The more machines take part, the more often one of them fails: a lid is closed, the network drops, a battery is empty. The ring is then broken, and every [rank] waits for a sum that will never come.',
+    'All ranks hold the same numbers. Every two seconds or so, they agree on a [step] whose numbers all of them keep.',
   ],
   prediction: {
     question: 'Three tabs train. One is closed in the middle of a step. What do the others do?',

@@ -9,7 +9,7 @@ export const oneMachine: Lesson<Snapshot> = {
   address: '?demo=playground',
   idea: [
     'The plane has points of two classes, wound into each other as spirals. A network of 354 numbers says for each place which class belongs there. At first those numbers are random, so it guesses.',
-    'In each step it looks at 96 points, measures how wrong it is (the loss), and changes each number a little in the direction that makes it less wrong (the gradient). How far it goes is the learning rate.',
+    'In each [step] it looks at 96 points, measures how wrong it is (the [loss]), and changes each number a little in the direction that makes it less wrong (the [gradient]). How far it goes is the [learning rate].',
   ],
   prediction: {
     question: 'What happens if each step goes 50 times as far?',
@@ -22,18 +22,18 @@ export const oneMachine: Lesson<Snapshot> = {
   },
   goals: [
     {
-      words: 'Press Start, and watch until 95 % of the held-out points are right.',
+      words: 'Press Start, and watch until 95 % of the [held-out] points are right.',
       isReached: ({ run }) => run !== null && last(run.accuracy) >= 0.95,
     },
     {
       words:
-        'Once it has ended, set the learning rate to 1 (it was 0.02) and train again: 200 steps.',
+        'Once it has ended, set the [learning rate] to 1 (it was 0.02) and train again: 200 steps.',
       settings: { lr: '1' },
       isReached: ({ run }) => (run?.config?.lr ?? 0) >= 0.5 && run!.step >= 200,
     },
   ],
   answer: [
-    'The gradient is only right close by. A small step goes downhill; a very large one leaps over the valley to a place that may be higher, and the next leaps again. The loss jumps instead of falling.',
+    'The [gradient] is only right close by. A small step goes downhill; a very large one leaps over the valley to a place that may be higher, and the next leaps again. The loss jumps instead of falling.',
     'Held-out points are never trained on. They show whether the network found the shape, or only learned the points by heart.',
   ],
   forTeacher: {

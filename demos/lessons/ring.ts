@@ -21,7 +21,7 @@ export const ringLesson: Lesson<RingFacts> = {
   about: 'In a ring, more machines hardly send more; but each waits for more messages.',
   address: `demos/ring/?ranks=${few}&length=1000`,
   idea: [
-    'Averaging needs a sum over all ranks. If all sent their numbers to one of them, that one would drown. In a ring each rank talks to the next one only: the array is cut into as many chunks as there are ranks, and while one chunk goes by, each rank adds its own part to it.',
+    'Averaging needs a sum over all [ranks]. If all sent their numbers to one of them, that one would drown. In a ring each rank talks to the next one only: the array is cut into as many [chunks] as there are ranks, and while one chunk goes by, each rank adds its own part to it.',
     'Once around, each chunk is complete at one rank. Once more around, and everybody has all of them. This page runs the real code on a slow clock.',
   ],
   prediction: {

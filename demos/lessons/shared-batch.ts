@@ -17,8 +17,8 @@ export const sharedBatch: Lesson<Snapshot> = {
   about: 'Machines that average their gradients learn from data that they have never seen.',
   address: '?demo=playground&strategy=alone&partition=own-slice',
   idea: [
-    'Now several machines train the same network, and each has only the points of its own sector of the plane. Each machine is called a rank: rank 0, rank 1 and so on. They begin with the same random numbers.',
-    'First they do not talk. Then they do: in each step every rank works out its gradient, all gradients are averaged, and every rank takes the same step. No rank sends its points to another.',
+    'Now several machines train the same network, and each has only the points of its own sector of the plane. Each machine is called a [rank]: rank 0, rank 1 and so on. They begin with the same random numbers.',
+    'First they do not talk. Then they do: in each step every rank works out its [gradient], all gradients are averaged, and every rank takes the same step. No rank sends its points to another.',
   ],
   prediction: {
     question: 'Two ranks train without talking. What does the plane of each look like?',
@@ -35,7 +35,7 @@ export const sharedBatch: Lesson<Snapshot> = {
       isReached: ({ lobby }) => (lobby?.members.length ?? 0) > 1,
     },
     {
-      words: `Train with the exchange off, ${enough} steps, and compare the planes of the two.`,
+      words: `Train with the [exchange] off, ${enough} steps, and compare the planes of the two.`,
       isReached: (snapshot) => trained(snapshot, 'alone'),
     },
     {
@@ -46,7 +46,7 @@ export const sharedBatch: Lesson<Snapshot> = {
   ],
   answer: [
     'Alone, each rank knows its sector and guesses in the other one. With averaged gradients both take the same steps, so they hold the same numbers, to the last bit, and these fit both sectors.',
-    'The average of two half batches is the gradient of the whole batch. So two ranks take the step that one machine with all points would take, and each does half of the work.',
+    'The average of two half [batches] is the gradient of the whole batch. So two ranks take the step that one machine with all points would take, and each does half of the work.',
   ],
   forTeacher: {
     prepare:

@@ -22,8 +22,8 @@ export const tooLarge: Lesson<SplitFacts> = {
   about: 'A network can be divided over machines by its layers, and a pipeline keeps them busy.',
   address: `demos/split/?devices=${devices}&split=120`,
   idea: [
-    'So far every machine held the whole network. The largest ones do not fit into one machine, so their layers are divided: the first machine has the first layers and passes its results to the second, as in a factory.',
-    'Here four devices have a quarter of the layers each, and the batch goes through as one piece.',
+    'So far every machine held the whole network. The largest ones do not fit into one machine, so their [layers] are divided: the first machine has the first layers and passes its results to the second, as in a factory.',
+    'Here four devices have a quarter of the layers each, and the [batch] goes through as one piece.',
   ],
   prediction: {
     question: 'How much of the time does each of the four devices compute?',
@@ -49,7 +49,7 @@ export const tooLarge: Lesson<SplitFacts> = {
     },
   ],
   answer: [
-    'In one piece, the batch is at one device at a time, so each waits for three quarters of the step. Cut into micro-batches, the second device works on the first piece while the first device has the second one.',
+    'In one piece, the batch is at one device at a time, so each waits for three quarters of the step. Cut into [micro-batches], the second device works on the first piece while the first device has the second one.',
     'With more pieces the waiting at the beginning and the end gets smaller, but each piece costs something to begin. So the best number lies in between. All ways take the same steps: the losses agree.',
   ],
   forTeacher: {

@@ -9,6 +9,7 @@ import { useInView } from '../../src/ui/demo/use-in-view.ts'
 import { useQuery } from '../../src/ui/demo/use-query.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { last } from '../../src/ui/parts/series.ts'
+import { Term } from '../../src/ui/parts/term.tsx'
 import { decibelsOf, errorGain, errorPicture, meanSquaredError } from './closeness.ts'
 import { Framed } from './framed.tsx'
 import { meta } from './meta.ts'
@@ -240,7 +241,11 @@ function Learning({ next, also, ...props }: LearningProps) {
       <p class="closeness" data-decibels={closeness ?? ''}>
         {apart.length > 0 && `Rank ${run.rank}: `}
         <b>{closeness === null ? '–' : `${closeness.toFixed(1)} dB`}</b> PSNR on all pixels
-        {Number.isFinite(heldOut) && <>, {heldOut.toFixed(1)} dB on held-out pixels (one in ten)</>}
+        {Number.isFinite(heldOut) && (
+          <>
+            , {heldOut.toFixed(1)} dB on <Term word="held out">held-out</Term> pixels (one in ten)
+          </>
+        )}
         .<span class="quiet"> Higher is closer: 15 dB is a blur, 30 dB hard to tell apart.</span>
       </p>
       {trouble !== null && <p role="alert">{trouble}</p>}

@@ -8,6 +8,7 @@ import { useInView } from '../../src/ui/demo/use-in-view.ts'
 import { useQuery } from '../../src/ui/demo/use-query.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { LiveField } from '../../src/ui/parts/live-field.tsx'
+import { Term } from '../../src/ui/parts/term.tsx'
 import { HiddenUnits } from './hidden-units.tsx'
 import { type Field, type Marks, marksOf, marksOfAnswer } from './marks.ts'
 import { meta } from './meta.ts'
@@ -65,8 +66,9 @@ export function PlaygroundView(props: ViewProps) {
           {(isOfRun ? run.step === 0 : !isDrawing) &&
             isFromScratch({ ...props, run: isOfRun ? run : null }) &&
             'Grey: untrained, no boundary yet. '}
-          <b class="mark-0">●</b> class 0, <b class="mark-1">■</b> class 1; hollow: held out; pale:
-          used by another rank. The line: both classes equally likely.
+          <b class="mark-0">●</b> class 0, <b class="mark-1">■</b> class 1; hollow:{' '}
+          <Term word="held out" />; pale: used by another rank. The line: both classes equally
+          likely.
         </p>
         {isOfRun && !isDrawing && <HiddenUnits key={run.id} {...props} />}
       </div>

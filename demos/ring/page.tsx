@@ -4,6 +4,7 @@ import { LessonPanel } from '../../src/ui/lesson/lesson-panel.tsx'
 import { PageFoot } from '../../src/ui/parts/page-foot.tsx'
 import { PageTop } from '../../src/ui/parts/page-top.tsx'
 import { StatusDot } from '../../src/ui/parts/status-dot.tsx'
+import { Term } from '../../src/ui/parts/term.tsx'
 import { type Player, usePlayer } from '../../src/ui/parts/use-player.ts'
 import { ringLesson } from '../lessons/ring.ts'
 import { Controls } from './controls.tsx'
@@ -50,8 +51,8 @@ export function RingPage() {
       <main>
         {hasLesson && <LessonPanel lesson={ringLesson} facts={{ story, moment }} home="../../" />}
         <p class="about">
-          {meta.sentence} It runs the real all-reduce code on a simulated clock; only the links are
-          simulated, as you set them.
+          {meta.sentence} It runs the real <Term word="all-reduce" /> code on a simulated clock;
+          only the links are simulated, as you set them.
         </p>
         <Transport
           {...{ story, moment, player, error, pace }}
@@ -185,7 +186,10 @@ function LinksExplained({ settings }: { settings: RingSettings }) {
       </header>
       <div class="explained">
         <p>
-          <strong>Latency</strong> is how long each message takes to the next rank, one way.
+          <strong>
+            <Term word="latency">Latency</Term>
+          </strong>{' '}
+          is how long each message takes to the next <Term word="rank" />, one way.
         </p>
         <p>
           <strong>Rate</strong> is what a rank sends in total: its links share one uplink, as in a

@@ -6,6 +6,7 @@ import { PageTop } from '../../src/ui/parts/page-top.tsx'
 import { Panel } from '../../src/ui/parts/panel.tsx'
 import { ShareLink } from '../../src/ui/parts/share-link.tsx'
 import { StatusDot } from '../../src/ui/parts/status-dot.tsx'
+import { Term } from '../../src/ui/parts/term.tsx'
 import { idleActs } from '../../src/ui/state/acts.ts'
 import { troubleAhead } from '../../src/ui/state/trouble.ts'
 import { Notice } from '../../src/ui/status/notice.tsx'
@@ -60,9 +61,9 @@ export function SplitPage() {
           <LessonPanel lesson={tooLarge} facts={{ settings, training }} home="../../" />
         )}
         <p class="about">
-          {meta.sentence} The devices are logical ones of this tab's GPU: they share its compute
-          units, so splitting shows its costs here, not its gains. The last panel has the step on
-          devices that share nothing.
+          {meta.sentence} The <Term word="device">devices</Term> are logical ones of this tab's GPU:
+          they share its compute units, so splitting shows its costs here, not its gains. The last
+          panel has the step on devices that share nothing.
         </p>
         {trouble ? <Notice trouble={trouble} acts={acts} /> : <Status training={training} />}
         <div class="desk">

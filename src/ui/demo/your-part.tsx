@@ -1,6 +1,7 @@
 import { canLeaveOut } from '../../trainer/settings/leave-out.ts'
 import type { QueryAnswer, Whose } from '../../worker/api.ts'
 import { formatCount } from '../parts/format.ts'
+import { Words } from '../parts/term.tsx'
 import type { Run } from '../state/run.ts'
 import { ranksHere } from '../state/run-facts.ts'
 import './your-part.css'
@@ -23,7 +24,9 @@ interface YourPartProps {
 export function YourPart({ run, part, whose, onWhose }: YourPartProps) {
   return (
     <div class="your-part">
-      <p role={whose === 'others' ? 'status' : undefined}>{partWords(run, part, whose)}</p>
+      <p role={whose === 'others' ? 'status' : undefined}>
+        <Words text={partWords(run, part, whose)} />
+      </p>
       {canBeWithout(run) && run.step > 0 && (
         <button
           type="button"
@@ -51,7 +54,7 @@ export function partWords(run: Run, part: QueryAnswer | null, whose: Whose): str
   > & { of: string }
   if (whose === 'all') {
     const share = Math.round((100 * count) / globalCount)
-    return `${name} of step ${formatCount(ofStep)}, which glows: ${formatCount(count)} of ${formatCount(globalCount)} ${of}, so ${share} % of the gradient.`
+    return `${name} of step ${formatCount(ofStep)}, which glows: ${formatCount(count)} of ${formatCount(globalCount)} ${of}, so ${share} % of the [gradient].`
   }
   const behind =
     step < run.step

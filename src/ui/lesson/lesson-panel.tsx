@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks'
+import { Words } from '../parts/term.tsx'
 import './lesson.css'
 import { type Lesson, lessonCount } from './lesson.ts'
 import { forgetProgress, isDone, keepProgress, type Progress, readProgress } from './progress.ts'
@@ -77,7 +78,9 @@ function Prediction({ lesson: { idea, prediction }, onPredict }: PredictionProps
     >
       <div>
         {idea.map((words) => (
-          <p key={words}>{words}</p>
+          <p key={words}>
+            <Words text={words} />
+          </p>
         ))}
       </div>
       <fieldset>
@@ -119,7 +122,7 @@ function Goals<Facts>({ goals, reached, set }: GoalsProps<Facts>) {
               <span class="unseen">{is ? 'reached:' : 'to do:'}</span>
             </span>
             <span>
-              {words}
+              <Words text={words} />
               {settings && at === next && set && (
                 <button type="button" class="small" onClick={() => set(settings)}>
                   Set it
@@ -154,7 +157,12 @@ function Answer({ lesson: { prediction, answer }, predicted, isOver }: AnswerPro
           It was: <strong>{choices[right]}</strong>
         </p>
       )}
-      {isOver && answer.map((words) => <p key={words}>{words}</p>)}
+      {isOver &&
+        answer.map((words) => (
+          <p key={words}>
+            <Words text={words} />
+          </p>
+        ))}
       {!isOver && <p class="quiet">Reach the goals to see whether it comes true.</p>}
     </div>
   )

@@ -9,7 +9,7 @@ export interface Lesson<Facts> {
   readonly about: string
   /** Its page with the settings, from the site's root, without `lesson`. */
   readonly address: string
-  /** Paragraphs to read before the prediction. */
+  /** Paragraphs to read before the prediction. Here, in goals and in answers, `[words]` in brackets explain themselves. */
   readonly idea: readonly string[]
   readonly prediction: {
     readonly question: string

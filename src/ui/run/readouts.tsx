@@ -1,6 +1,8 @@
+import type { ComponentChildren } from 'preact'
 import { formatLoss, formatNumber, formatSeconds } from '../parts/format.ts'
 import { isApart, metricDirection, metricValue } from '../parts/metric-words.ts'
 import { last } from '../parts/series.ts'
+import { Term } from '../parts/term.tsx'
 import { metaOfDraft } from '../settings/list.ts'
 import { ratesOf, stepSamples } from '../state/rates.ts'
 import { secondsOf } from '../state/run-time.ts'
@@ -29,7 +31,7 @@ export function Readouts({ snapshot }: { snapshot: Snapshot }) {
   return (
     <dl class="readouts" aria-label="Readings">
       <Readout
-        label="Loss"
+        label={<Term word="loss">Loss</Term>}
         value={formatLoss(result?.loss ?? (run ? last(run.loss) : nan))}
         note={hasTestLoss ? `last step; test ${formatLoss(testLoss)}` : 'last step'}
       />
@@ -49,7 +51,11 @@ export function Readouts({ snapshot }: { snapshot: Snapshot }) {
         note={run ? `rank ${run.rank}, ${rateNote}` : rateNote}
       />
       <Readout
-        label="Samples per step"
+        label={
+          <>
+            Samples per <Term word="step" />
+          </>
+        }
         value={Number.isNaN(step.total) ? '–' : String(step.total)}
         note={step.words}
       />
@@ -79,7 +85,13 @@ export function Readouts({ snapshot }: { snapshot: Snapshot }) {
   )
 }
 
-function Readout({ label, value, note }: { label: string; value: string; note: string }) {
+interface ReadoutProps {
+  readonly label: ComponentChildren
+  readonly value: string
+  readonly note: string
+}
+
+function Readout({ label, value, note }: ReadoutProps) {
   return (
     <div class="readout">
       <dt>{label}</dt>
