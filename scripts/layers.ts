@@ -409,6 +409,8 @@ export const allowed: Record<string, readonly string[]> = {
     'demos/playground',
   ],
   'demos/views.ts': ['src/ui/demo/view-props.ts', 'demos/metas.ts', 'demos/*/*.tsx'],
+  // What is to be read below a demo of the training page.
+  'demos/articles.tsx': ['src/ui/parts', 'src/ui/state', 'demos/metas.ts', 'demos/*/*.tsx'],
   // What a demo shows and takes, on the page; loaded when it is asked for.
   'demos/*/*.tsx': [
     'src/util',
@@ -594,6 +596,7 @@ export const allowed: Record<string, readonly string[]> = {
     'demos/experiments.ts',
     'demos/start-worker.ts',
     'demos/views.ts',
+    'demos/articles.tsx',
     'demos/first-screen',
     'demos/lessons/in-training.tsx',
   ],
@@ -734,6 +737,7 @@ export const packages: Record<string, readonly string[]> = {
   'src/trainer/settings': ['valibot'],
   'src/trainer/saves': ['valibot'],
   'src/trainer/watch': ['valibot'],
+  'demos/articles.tsx': ['preact'],
   'demos/*/*.tsx': ['preact', 'uplot'],
   'demos/ring': ['preact'],
   'demos/first-screen': ['preact'],

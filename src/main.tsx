@@ -52,6 +52,8 @@ const isFirst = isBare && history.state?.isFirst === true
 const lesson = new URLSearchParams(location.search).get(lessonParameter)
 const loadLesson = async () => (await import('../demos/lessons/in-training.tsx')).TrainingLesson
 
+const loadArticle = async () => (await import('../demos/articles.tsx')).DemoArticle
+
 /** A reload keeps it, whatever the address has become. */
 const view = firstView({
   href: location.href,
@@ -121,6 +123,7 @@ const store = new Store(
           acts={acts}
           views={views}
           view={view}
+          loadArticle={loadArticle}
           loadFirst={isFirst ? loadFirst : undefined}
           loadLesson={lesson === null ? undefined : loadLesson}
         />

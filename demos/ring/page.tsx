@@ -1,4 +1,5 @@
 import { useEffect, useMemo, useState } from 'preact/hooks'
+import { Later } from '../../src/ui/demo/later.tsx'
 import { isLesson, lessonParameter } from '../../src/ui/lesson/lesson.ts'
 import { LessonPanel } from '../../src/ui/lesson/lesson-panel.tsx'
 import { PageFoot } from '../../src/ui/parts/page-foot.tsx'
@@ -28,6 +29,8 @@ const refused =
   paceText !== null && givenPace === undefined
     ? [...given.refused, `pace=${paceText}: expected ${paces.map(([one]) => one).join(', ')}`]
     : given.refused
+
+const loadArticle = async () => (await import('./article.tsx')).RingArticle
 
 /** The page: settings decide a run, a clock a moment of it, and all else is drawn from that. */
 export function RingPage() {
@@ -79,6 +82,9 @@ export function RingPage() {
             </div>
           )}
         </div>
+        <Later what="the article" load={loadArticle}>
+          {(Article) => <Article />}
+        </Later>
       </main>
       <PageFoot home="../../" />
     </div>

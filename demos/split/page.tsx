@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks'
+import { Later } from '../../src/ui/demo/later.tsx'
 import { isLesson, lessonParameter } from '../../src/ui/lesson/lesson.ts'
 import { LessonPanel } from '../../src/ui/lesson/lesson-panel.tsx'
 import { PageFoot } from '../../src/ui/parts/page-foot.tsx'
@@ -39,6 +40,8 @@ const ahead = troubleAhead({
   port: location.port,
 })
 const acts = { ...idleActs, reenter: () => location.reload() }
+
+const loadArticle = async () => (await import('./article.tsx')).SplitArticle
 
 /** The training page, about to train the same network over tabs. */
 const overTabs = (parallel: string): string =>
@@ -91,6 +94,9 @@ export function SplitPage() {
             <Stages settings={settings} />
           </div>
         </div>
+        <Later what="the article" load={loadArticle}>
+          {(Article) => <Article />}
+        </Later>
       </main>
       <PageFoot home="../../" />
     </div>

@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks'
+import { Later } from '../../src/ui/demo/later.tsx'
 import { PageFoot } from '../../src/ui/parts/page-foot.tsx'
 import { PageTop } from '../../src/ui/parts/page-top.tsx'
 import { idleActs } from '../../src/ui/state/acts.ts'
@@ -36,6 +37,7 @@ function findAhead(): { trouble: Trouble | null; switches: [string, string][] } 
   }
 }
 const ahead = findAhead()
+const loadArticle = async () => (await import('./article.tsx')).StrategiesArticle
 const acts = { ...idleActs, reenter: () => location.reload() }
 
 /** The page: settings decide strategies, a race trains them, and all else is drawn from their events. */
@@ -71,6 +73,9 @@ export function StrategiesPage() {
           </div>
           <Instruments race={race} settings={settings} />
         </div>
+        <Later what="the article" load={loadArticle}>
+          {(Article) => <Article />}
+        </Later>
       </main>
       <PageFoot home="../../" />
     </div>

@@ -1,9 +1,15 @@
 import { useState } from 'preact/hooks'
-import type { TrainConfig } from '../../trainer/settings/config.ts'
 import { Panel } from '../parts/panel.tsx'
 import { useLoaded } from '../parts/use-loaded.ts'
 import type { Acts } from '../state/acts.ts'
-import { canChange, canSet, checkedDraft, hasRun, settingsOfRoom } from '../state/room-facts.ts'
+import {
+  canChange,
+  canSet,
+  checkedDraft,
+  hasRun,
+  settingsOfRoom,
+  shownDemo,
+} from '../state/room-facts.ts'
 import { hasPart, isRunning, ranksApart } from '../state/run-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { useQuery } from './use-query.ts'
@@ -18,22 +24,18 @@ interface DemoPanelProps {
 /** What the demo of the run shows, and takes from people; its view is loaded when it is first wanted. */
 export function DemoPanel(props: DemoPanelProps) {
   const { snapshot, views } = props
-  const { draft } = snapshot
-  const isSettable = canSet(snapshot)
-  // While the maker chooses another demo, that one is shown, to all; else the one that ran.
-  const config = isSettable ? checkedDraft(snapshot).known : settingsOfRoom(snapshot)
-  const name = isSettable ? draft.demo : (settingsOfRoom(snapshot)?.demo ?? draft.demo)
+  const name = shownDemo(snapshot)
   if (!Object.hasOwn(views, name)) return null
-  return <Demo key={name} {...props} {...{ name, config }} canSet={isSettable} />
+  return <Demo key={name} {...props} name={name} />
 }
 
 interface DemoProps extends DemoPanelProps {
   name: string
-  config: Partial<TrainConfig> | null
-  canSet: boolean
 }
 
-function Demo({ snapshot, acts, views, name, config, canSet }: DemoProps) {
+function Demo({ snapshot, acts, views, name }: DemoProps) {
+  const isSetting = canSet(snapshot)
+  const config = isSetting ? checkedDraft(snapshot).known : settingsOfRoom(snapshot)
   const { givenInLink, resets } = snapshot
   const { part: View, failure } = useLoaded('this view', views[name]!, true)
   // A run of another demo is not this view's.
@@ -60,9 +62,10 @@ function Demo({ snapshot, acts, views, name, config, canSet }: DemoProps) {
       {View && (
         <View
           key={resets}
-          {...{ config, run, canSet, query, whose, part }}
+          {...{ config, run, query, whose, part }}
+          canSet={isSetting}
           canChange={canChange(snapshot)}
-          isOthers={!canSet && !isRunning(snapshot) && hasRun(snapshot)}
+          isOthers={!isSetting && !isRunning(snapshot) && hasRun(snapshot)}
           set={acts.set}
           apart={ranksApart(snapshot.run)}
           queryOn={(rank) => (query, input) => acts.query(query, input, rank)}

@@ -1,6 +1,7 @@
 import type { ComponentType } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { adapterLine } from '../../util/adapter-words.ts'
+import { Later } from '../demo/later.tsx'
 import { CodeEntry } from '../members/code-entry.tsx'
 import { Invite } from '../members/invite.tsx'
 import { PageFoot } from '../parts/page-foot.tsx'
@@ -18,12 +19,22 @@ interface AppProps extends Omit<ViewProps, 'views'>, Partial<Pick<ViewProps, 'vi
   view: PageView
   /** Loads the first screen, where the address names nothing. Default: there is none. */
   loadFirst?: () => Promise<ComponentType<Omit<FirstScreenProps, 'picture' | 'cards'>>>
+  /** Loads what is to be read below the demo. Default: there is nothing. */
+  loadArticle?: () => Promise<ComponentType<Pick<ViewProps, 'snapshot'>>>
   /** Loads the lesson that the address names. Default: there is none. */
   loadLesson?: (() => Promise<ComponentType<Pick<ViewProps, 'snapshot' | 'acts'>>>) | undefined
 }
 
 /** The page as a function of the snapshot. */
-export function App({ snapshot, acts, views = {}, view: opened, loadFirst, loadLesson }: AppProps) {
+export function App({
+  snapshot,
+  acts,
+  views = {},
+  view: opened,
+  loadFirst,
+  loadLesson,
+  loadArticle,
+}: AppProps) {
   const { stage, run, invite, server, adapter } = snapshot
   const [view, setView] = useState(opened)
   const choose = (chosen: PageView) => {
@@ -82,6 +93,11 @@ export function App({ snapshot, acts, views = {}, view: opened, loadFirst, loadL
             {Lesson && <Lesson snapshot={snapshot} acts={acts} />}
             {noLesson && <p role="alert">{noLesson}</p>}
             <Room snapshot={snapshot} acts={acts} views={views} view={hasViews ? view : null} />
+            {hasViews && loadArticle && (
+              <Later what="the article" load={loadArticle}>
+                {(Article) => <Article snapshot={snapshot} />}
+              </Later>
+            )}
           </>
         )}
       </main>

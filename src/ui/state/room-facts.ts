@@ -67,9 +67,15 @@ export function isInCharge(snapshot: Snapshot): boolean {
   return who === own || (own.tab !== undefined && who?.tab === own.tab)
 }
 
-/** Returns whether this tab may set what the next run trains. */
+/** Returns whether this tab may change the room's settings: it made the room, and nothing runs. */
 export const canSet = (snapshot: Snapshot): boolean =>
   snapshot.stage === 'inside' && isMaker(snapshot) && !isRunning(snapshot)
+
+/** The demo on show: while the maker chooses one, that, to all; else the one that ran. */
+export function shownDemo(snapshot: Snapshot): string {
+  const { demo } = snapshot.draft
+  return canSet(snapshot) ? demo : (settingsOfRoom(snapshot)?.demo ?? demo)
+}
 
 /** Returns whether this tab may change settings of the run under way. */
 export const canChange = (snapshot: Snapshot): boolean =>
