@@ -36,9 +36,7 @@ export const PlaygroundArticle = () => (
             ),
           )}
           {layers.map((_, layer) =>
-            unitsOf(layer).map(({ x, y }) => (
-              <circle key={y} data-is="hued" style={hueOf(layer)} cx={x} cy={y} r={4} />
-            )),
+            unitsOf(layer).map(({ x, y }) => <circle key={y} data-is="hued" cx={x} cy={y} r={4} />),
           )}
           <text x={40} y={60}>
             place
@@ -68,7 +66,7 @@ export const PlaygroundArticle = () => (
               r={5}
             />
           ))}
-          <path data-is="curve" style={hueOf(1)} stroke-dasharray="4 4" d="M64 42Q180 -20 332 18" />
+          <path data-is="curve" style={hueOf(1)} stroke-dasharray="4 4" d="M44 35Q180 -20 332 18" />
           <circle data-is="hued" style={hueOf(1)} cx={332} cy={18} r={5} />
         </Drawing>
       </>

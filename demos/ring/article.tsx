@@ -54,7 +54,7 @@ export const RingArticle = () => (
                 width={110 * sentBy(count)}
                 height={15}
               />
-              <text x={106 + 110 * sentBy(count)} y={23 + 25 * at}>
+              <text data-is="on" x={58 + 110 * sentBy(count)} y={23 + 25 * at}>
                 {sentBy(count)}
               </text>
             </g>

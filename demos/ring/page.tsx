@@ -53,10 +53,12 @@ export function RingPage() {
       <PageTop home="../../" tagline={meta.title} />
       <main>
         {hasLesson && <LessonPanel lesson={ringLesson} facts={{ story, moment }} home="../../" />}
-        <p class="about">
-          {meta.sentence} It runs the real <Term word="all-reduce" /> code on a simulated clock;
-          only the links are simulated, as you set them.
-        </p>
+        <div class="about">
+          <p>
+            {meta.sentence} It runs the real <Term word="all-reduce" /> code on a simulated clock;
+            only the links are simulated, as you set them.
+          </p>
+        </div>
         <Transport
           {...{ story, moment, player, error, pace }}
           isUnderWay={isUnderWay}

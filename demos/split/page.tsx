@@ -63,11 +63,13 @@ export function SplitPage() {
         {hasLesson && (
           <LessonPanel lesson={tooLarge} facts={{ settings, training }} home="../../" />
         )}
-        <p class="about">
-          {meta.sentence} The <Term word="device">devices</Term> are logical ones of this tab's GPU:
-          they share its compute units, so splitting shows its costs here, not its gains. The last
-          panel has the step on devices that share nothing.
-        </p>
+        <div class="about">
+          <p>
+            {meta.sentence} The <Term word="device">devices</Term> are logical ones of this tab's
+            GPU: they share its compute units, so splitting shows its costs here, not its gains. The
+            last panel has the step on devices that share nothing.
+          </p>
+        </div>
         {trouble ? <Notice trouble={trouble} acts={acts} /> : <Status training={training} />}
         <div class="desk">
           <div class="side">

@@ -1,7 +1,6 @@
 import type { ComponentType } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { adapterLine } from '../../util/adapter-words.ts'
-import { Later } from '../demo/later.tsx'
 import { CodeEntry } from '../members/code-entry.tsx'
 import { Invite } from '../members/invite.tsx'
 import { PageFoot } from '../parts/page-foot.tsx'
@@ -69,6 +68,13 @@ export function App({
   )
   const isOnFirst = isFirstShown && !failure
   const hasViews = !isOnFirst && (stage !== 'outside' || run !== null)
+  const [hasScrolled, setScrolled] = useState(false)
+  useEffect(() => addEventListener('scroll', () => setScrolled(true), { once: true }), [])
+  const { part: Article, failure: noArticle } = useLoaded(
+    'the article',
+    async () => loadArticle!(),
+    loadArticle !== undefined && hasViews && (hasScrolled || run !== null),
+  )
   return (
     <div class="page" data-stage={stage} data-has-run={run !== null} data-view={view}>
       <Header snapshot={snapshot} acts={acts} view={hasViews ? view : null} onView={choose} />
@@ -93,11 +99,8 @@ export function App({
             {Lesson && <Lesson snapshot={snapshot} acts={acts} />}
             {noLesson && <p role="alert">{noLesson}</p>}
             <Room snapshot={snapshot} acts={acts} views={views} view={hasViews ? view : null} />
-            {hasViews && loadArticle && (
-              <Later what="the article" load={loadArticle}>
-                {(Article) => <Article snapshot={snapshot} />}
-              </Later>
-            )}
+            {hasViews && Article && <Article snapshot={snapshot} />}
+            {noArticle && <p role="alert">{noArticle}</p>}
           </>
         )}
       </main>
