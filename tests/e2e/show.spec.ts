@@ -64,7 +64,7 @@ it('a guest opens in the Show, trains with the host, and keeps the Lab over a re
   const plane = (page: Page) => page.locator('.plane').getAttribute('aria-label')
   await expect.poll(() => plane(guest)).toContain('after step 60')
   const together = await plane(guest)
-  const word = button(guest.locator('.your-part'), 'gradient')
+  const word = part.getByRole('button', { name: 'gradient', exact: true })
   await word.focus()
   await word.press('Enter')
   await part.getByRole('tooltip').getByText('A step goes the other way').waitFor()
