@@ -62,7 +62,7 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
     ...(log.config as TrainConfigInput),
     ...(dataFolder !== undefined && { data: dataMount }),
     maxStepsPerSec: 0,
-    changes: JSON.stringify(log.changes.filter(({ key }) => key !== 'maxStepsPerSec')),
+    changes: JSON.stringify(log.changes),
     checkpointEvery: undefined,
     saves: 'none',
     ...(steps !== undefined && { steps }),

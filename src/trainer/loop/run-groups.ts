@@ -17,10 +17,10 @@ import {
 } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import { longestTimeoutMs } from '../../util/options.ts'
-import { newestOf } from '../saves/changes.ts'
-import { type KeptStates, maxKept } from '../saves/kept-states.ts'
+import type { Agreed } from '../saves/changes.ts'
+import { type KeptStates, keepEvery, maxKept } from '../saves/kept-states.ts'
 import { hashOfState } from '../saves/state-hash.ts'
-import { type Change, changesSchema } from '../settings/changes.ts'
+import { changesSchema } from '../settings/changes.ts'
 import { Eviction } from './eviction.ts'
 import { transferLimitMs } from './phase-timeouts.ts'
 
@@ -32,6 +32,9 @@ const lossAfterAnswerMs = 100
 const maxLosses = 3
 /** Steps that are progress: as many beyond the one to which they went back before. One in each attempt would not be. */
 const minProgress = 5
+
+/** Steps that a run can have taken beyond a state that ranks still have, and the next one. */
+const maxAhead = maxKept * keepEvery + 1
 
 const lostCode: ErrorCode = 'gpu.lost'
 
@@ -66,8 +69,8 @@ export interface Settled {
   readonly giver: number | undefined
   /** True if the run has had other ranks than those that began it. */
   readonly hasOtherRanks: boolean
-  /** Of settings, by the ranks so far. */
-  readonly changes: readonly Change[]
+  /** Of settings, by the ranks so far; undefined where no rank has a list that counts. */
+  readonly agreed: Agreed | undefined
   /** Of an exact run: ranks held other states of that step. */
   readonly differed?: StatesDiffered
   /** On a rank that joins: how long each of what it takes from the others may take. units: ms. */
@@ -85,7 +88,7 @@ const reportSchema = v.strictObject({
   /** True if it has what a person gave. */
   hasGiven: v.boolean(),
   hasOtherRanks: v.boolean(),
-  changes: v.optional(changesSchema),
+  agreed: v.optional(v.strictObject({ version: whole, changes: changesSchema })),
   /** How long its steps took. A newcomer waits some times as long. */
   stepMs: v.optional(v.pipe(v.number(), v.minValue(0), v.maxValue(longestTimeoutMs / 8))),
   held: v.pipe(
@@ -461,7 +464,10 @@ export async function synchronizeStates(
   const isNew = held.length === 0 && received.some((one) => one.held.length > 0)
   const limitMs = isNew ? transferLimitMs(max(({ stepMs = 0 }) => stepMs)) : undefined
   const heldByRank = received.map((one) => one.held)
-  const { step, differed } = await kept.synchronize(group, heldByRank, { limitMs, onProgress })
+  const { step, hasIt, differed } = await kept.synchronize(group, heldByRank, {
+    limitMs,
+    onProgress,
+  })
   return {
     step,
     suspect: max(({ suspect }) => suspect),
@@ -473,9 +479,28 @@ export async function synchronizeStates(
     ...(differed && { differed }),
     giver: giverAmong(received.map(({ hasGiven }) => hasGiven)),
     hasOtherRanks: received.some(({ hasOtherRanks }) => hasOtherRanks),
-    changes: newestOf(received.map(({ changes = [] }) => changes)),
+    agreed: newestOf(received, step, hasIt),
     ...(limitMs !== undefined && { limitMs }),
   }
+}
+
+/**
+ * The newest list of changes: a rank may have heard of one that others had still to hear of. Where ranks hold the state from which the run
+ * continues only theirs count, and none with a step that the run cannot have come to.
+ */
+function newestOf(
+  reports: readonly Report[],
+  step: number,
+  hasIt: readonly boolean[],
+): Agreed | undefined {
+  const isHeld = hasIt.includes(true)
+  let newest: Agreed | undefined
+  for (const [rank, { agreed }] of reports.entries()) {
+    if (!agreed || (isHeld && !hasIt[rank])) continue
+    if (agreed.changes.some((one) => one.step > step + maxAhead)) continue
+    if (!newest || agreed.version > newest.version) newest = agreed
+  }
+  return newest
 }
 
 /** Tells whether a rank had another state than most. */

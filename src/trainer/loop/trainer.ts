@@ -120,7 +120,7 @@ export class Trainer {
           stepMs: this.#loop.stepMs,
           hasGiven: this.#given !== null,
           hasOtherRanks: this.#hasOtherRanks,
-          changes: [...this.#changes.agreed],
+          agreed: this.#changes.brought,
         }),
         keepNow: () => this.#keepNow(),
         goesBack: (error) => this.#goesBack(error),
@@ -312,12 +312,12 @@ export class Trainer {
   }
 
   /** Takes what all ranks of the group have settled. */
-  #take({ suspect, step, differed, hasOtherRanks, changes }: Settled): void {
+  #take({ suspect, step, differed, hasOtherRanks, agreed }: Settled): void {
     const { isElastic, onEvent } = this.#options
     const { group } = this.#groups
     const { rank, size: worldSize } = group
     this.#hasOtherRanks = hasOtherRanks
-    this.#changes.take(changes)
+    if (agreed) this.#changes.take(agreed)
     this.#loop.lost.suspect = suspect
     const isFirst = this.#entered === undefined
     if (isFirst || (isElastic && group !== this.#entered))

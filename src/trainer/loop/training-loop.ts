@@ -5,7 +5,7 @@ import { metricOf } from '../evaluate/evaluate.ts'
 import { OwnRows } from '../evaluate/own-rows.ts'
 import type { ShareBatch } from '../evaluate/share-batches.ts'
 import type { Changes } from '../saves/changes.ts'
-import type { Progress } from '../saves/kept-states.ts'
+import { keepEvery, type Progress } from '../saves/kept-states.ts'
 import type { RunStates, RunStatesOptions } from '../saves/run-states.ts'
 import { canBeSaved, totalStepsOf } from '../settings/config.ts'
 import { isBetter } from '../settings/demo-meta.ts'
@@ -25,9 +25,6 @@ import { randomScalarsFor } from './training-step.ts'
 
 /** With one rank, steps that may be under way on the device while the next batch is made. */
 const stepsAhead = 2
-
-/** The state is kept on the host every so many steps, on all ranks the same, so that a lost device costs no more than these. */
-const keepEvery = 50
 
 export interface LoopOptions
   extends RunStatesOptions,

@@ -6,11 +6,13 @@ import { inWords } from '../../util/kind-of.ts'
 import {
   type Change,
   changesSchema,
+  decidesBits,
   type LiveKey,
   liveKeys,
   maxChanges,
   valueAt,
   valueSchemas,
+  withChange,
 } from '../settings/changes.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import { type DemoMeta, learningRateOf } from '../settings/demo-meta.ts'
@@ -21,6 +23,14 @@ const proposalSchema = v.partial(v.strictObject(valueSchemas))
 type Proposal = Partial<Record<LiveKey, number>>
 const isProposal = (received: unknown): received is Proposal => v.is(proposalSchema, received)
 
+/** The changes of a run that its ranks have agreed on. */
+export interface Agreed {
+  /** Agreements so far: of two lists the one with more is the newer. */
+  readonly version: number
+  /** In the order of their steps. */
+  readonly changes: readonly Change[]
+}
+
 /**
  * The settings that ranks change while a run trains, on one rank: asked for on any of them, agreed on behind a step by all, and held from the
  * next step on.
@@ -30,16 +40,21 @@ const isProposal = (received: unknown): received is Proposal => v.is(proposalSch
 export class Changes {
   readonly #config: TrainConfig
   readonly #initial: Readonly<Record<LiveKey, number>>
+  /** Of the settings, for a run that is computed again. */
+  readonly #given: readonly Change[]
   readonly #onChanged: (change: Change) => void
   /** On this rank, until all have heard of it. */
   #asked: Proposal = {}
-  #agreed: readonly Change[]
+  #agreed: Agreed
+  /** Values of all steps from `first` up to `end`, among them the one asked for last. */
+  #held: { first: number; end: number; values: Readonly<Record<LiveKey, number>> } | undefined
 
   constructor(config: TrainConfig, meta: DemoMeta, onChanged: (change: Change) => void) {
     const { maxStepsPerSec = 0, changes = '[]' } = config
     this.#config = config
     this.#initial = { lr: learningRateOf(config, meta), maxStepsPerSec }
-    this.#agreed = changesIn(changes)
+    this.#given = changesIn(changes)
+    this.#agreed = { version: 0, changes: this.#given }
     this.#onChanged = onChanged
   }
 
@@ -48,12 +63,13 @@ export class Changes {
     return Object.keys(this.#asked).length > 0
   }
 
-  /** In the order of their steps. */
-  get agreed(): readonly Change[] {
-    return this.#agreed
+  /** Report to the ranks of another group. Without an agreement all have the list of the settings. */
+  get brought(): Agreed {
+    const { version, changes } = this.#agreed
+    return { version, changes: version === 0 ? [] : [...changes] }
   }
 
-  /** Asks for a new value. errors: `config.invalid`, naming the setting: one that needs a new run, or a value that it cannot have. */
+  /** Asks for a new value. errors: `config.invalid`, naming the setting: one that needs a new run or has changed too often, or a value that it cannot have. */
   ask(key: string, value: unknown): void {
     const live = liveKeys.find((one) => one === key)
     if (!live) {
@@ -70,6 +86,13 @@ export class Changes {
         `change: ${live}: expected ${issue.expected ?? issue.message}, got ${issue.received}. Choose another value.`,
       )
     }
+    const times = this.#agreed.changes.filter(({ key }) => key === live).length
+    if (times >= maxChanges) {
+      throw new TabringError(
+        'config.invalid',
+        `change: ${live} has changed ${times} times in this run, and may no more. Save the run, and resume it with another value.`,
+      )
+    }
     this.#asked = { ...this.#asked, [live]: result.output }
   }
 
@@ -81,27 +104,42 @@ export class Changes {
     this.#asked = Object.fromEntries(liveKeys.filter(isOpen).map((key) => [key, this.#asked[key]]))
     // Of several ranks the last one's value counts.
     const asked: Proposal = Object.assign({}, ...received)
-    const next = { step: step + 1 }
-    const found = liveKeys.flatMap((key): Change[] => {
-      const [from, to] = [this.at(key, next.step), asked[key]]
-      return to === undefined || to === from ? [] : [{ ...next, key, from, to }]
-    })
-    this.take([...this.#agreed, ...found])
+    const next = step + 1
+    let { version, changes } = this.#agreed
+    for (const key of liveKeys) {
+      const to = asked[key]
+      const isLast = !changes.some((one) => one.key === key && one.step > next)
+      if (to === undefined || (isLast && to === this.at(key, next))) continue
+      changes = withChange(changes, { step: next, key, from: this.at(key, step), to })
+      version = this.#agreed.version + 1
+    }
+    this.take({ version, changes })
   }
 
-  /** Takes the list of all ranks, and tells of what is new here. */
-  take(agreed: readonly Change[]): void {
-    const isKnown = (change: Change) =>
-      this.#agreed.some(({ step, key }) => step === change.step && key === change.key)
-    const found = agreed.filter((change) => !isKnown(change))
-    this.#agreed = agreed.slice(-maxChanges)
-    for (const change of found) this.#onChanged(change)
+  /** Takes the list of all ranks, and reports values that are new here. */
+  take(agreed: Agreed): void {
+    const before = this.#agreed.changes
+    const { version } = agreed
+    const changes = version === 0 ? this.#given : agreed.changes
+    this.#agreed = { version, changes }
+    this.#held = undefined
+    const found = changes.filter((change) => !has(before, change))
+    const gone = liveKeys.flatMap((key): Change[] => {
+      const first = before.find((one) => one.key === key && !has(changes, one))
+      if (!first) return []
+      const isReplaced = found.some(
+        (one) => one.key === key && (!decidesBits[key] || one.step <= first.step),
+      )
+      if (isReplaced) return []
+      return [{ ...first, from: first.to, to: this.at(key, first.step) }]
+    })
+    for (const change of [...gone, ...found]) this.#onChanged(change)
   }
 
   /** Returns the settings of a run that begins with this step. */
   configAt(step: number): TrainConfig {
     const { changes: _, ...config } = this.#config
-    const changed = new Set(this.#agreed.map(({ key }) => key))
+    const changed = new Set(this.#agreed.changes.map(({ key }) => key))
     return {
       ...config,
       ...Object.fromEntries([...changed].map((key) => [key, this.at(key, step)])),
@@ -115,9 +153,22 @@ export class Changes {
 
   /** Returns the value of a setting in a step. */
   at(key: LiveKey, step: number): number {
-    return valueAt(this.#agreed, key, step, this.#initial[key])
+    if (!this.#held || step < this.#held.first || step >= this.#held.end) {
+      const { changes } = this.#agreed
+      const steps = changes.map((one) => one.step)
+      const entries = liveKeys.map((one) => [one, valueAt(changes, one, step, this.#initial[one])])
+      this.#held = {
+        first: steps.findLast((one) => one <= step) ?? 0,
+        end: steps.find((one) => one > step) ?? Number.POSITIVE_INFINITY,
+        values: Object.fromEntries(entries),
+      }
+    }
+    return this.#held.values[key]
   }
 }
+
+const has = (changes: readonly Change[], { step, key, to }: Change): boolean =>
+  changes.some((one) => one.step === step && one.key === key && one.to === to)
 
 /** errors: `config.invalid`. */
 function changesIn(text: string): readonly Change[] {
@@ -131,9 +182,3 @@ function changesIn(text: string): readonly Change[] {
     )
   }
 }
-
-/** The newest of the lists that ranks bring: a rank may have heard of a change that others had still to hear of. */
-export const newestOf = (lists: readonly (readonly Change[])[]): readonly Change[] =>
-  lists.reduce((newest, one) => (lastStep(one) > lastStep(newest) ? one : newest))
-
-const lastStep = (changes: readonly Change[]): number => changes.at(-1)?.step ?? 0

@@ -128,6 +128,9 @@ export function unpackState(bytes: Uint8Array<ArrayBuffer>): KeptState {
   return { ...state, progress: { ...known.output, samples: 0 }, log: ownLog }
 }
 
+/** The state is kept on the host every so many steps, on all ranks the same, so that a lost device costs no more than these. */
+export const keepEvery = 50
+
 /** Ranks keep at the same steps, but one may be lost while another has just kept: then both still have the state before it. */
 export const maxKept = 2
 

@@ -16,20 +16,40 @@ export const valueSchemas = Object.fromEntries(
   liveKeys.map((key) => [key, v.nonOptional(rows[key].schema)]),
 ) as unknown as Readonly<Record<LiveKey, v.GenericSchema<unknown, number>>>
 
+/** Of settings that decide the bits of steps a run keeps each value, of the others the newest. */
+export const decidesBits: Readonly<Record<LiveKey, boolean>> = { lr: true, maxStepsPerSec: false }
+
+const changeSchema = v.pipe(
+  v.object({
+    step: v.pipe(v.number(), v.safeInteger(), v.minValue(1)),
+    key: v.picklist(liveKeys),
+    from: v.number(),
+    to: v.number(),
+  }),
+  v.check(({ key, from, to }) => [from, to].every((value) => v.is(valueSchemas[key], value))),
+)
 /** A setting that has another value from `step` on, the first step with it. `from`: the value before. */
-const changeSchema = v.strictObject({
-  step: v.pipe(v.number(), v.safeInteger(), v.minValue(1)),
-  key: v.picklist(liveKeys),
-  from: v.number(),
-  to: v.number(),
-})
 export type Change = v.InferOutput<typeof changeSchema>
 
-/** A run remembers the newest ones: far more than between two kept states. */
+/** So often a setting that decides bits may change in a run. */
 export const maxChanges = 256
 
-/** Changes of a run, in the order of their steps. */
-export const changesSchema = v.pipe(v.array(changeSchema), v.maxLength(maxChanges))
+/** Changes of a run, in the order of their steps. Ranks that ask at once may go a little beyond `maxChanges`. */
+export const changesSchema = v.pipe(
+  v.array(changeSchema),
+  v.maxLength(2 * maxChanges),
+  v.readonly(),
+)
+
+/**
+ * Returns the changes of a run with one more. Later ones of its setting go, since the run went back before them; of a setting that decides no
+ * bits the earlier ones, too.
+ */
+export function withChange<T extends Change>(changes: readonly T[], change: T): readonly T[] {
+  const { key, step } = change
+  const others = changes.filter((one) => one.key !== key || (decidesBits[key] && one.step < step))
+  return [...others, change].sort((a, b) => a.step - b.step)
+}
 
 /** Returns the value of a setting in a step; `standard` where the run does not change it. */
 export function valueAt(

@@ -1,5 +1,5 @@
 import * as v from 'valibot'
-import { type Change, changesSchema, maxChanges } from '../settings/changes.ts'
+import { type Change, changesSchema, decidesBits, withChange } from '../settings/changes.ts'
 import type { RunEvent } from './run-events.ts'
 
 const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
@@ -47,7 +47,7 @@ const runLogSchema = v.object({
   deals: v.array(v.object({ step: count, samples: v.array(count) })),
   /** After that step a rank was found to compute on something else than at its group's beginning: what each computes on, by rank. */
   devices: v.optional(v.array(v.object({ step: count, devices: v.array(deviceSchema) })), []),
-  /** Settings that changed, each from its step on. */
+  /** Settings that decide bits and changed, each from its step on. */
   changes: v.optional(changesSchema, []),
   /** By which bits ranks know those of the run: what the first virtual worker of the first step gives. */
   proof: v.optional(proofSchema),
@@ -81,7 +81,7 @@ export class RunLog {
   #deals: RunLogFile['deals'] = []
   #devices: RunLogFile['devices'] = []
   #unlike: RunLogFile['unlike'] = []
-  #changes: RunLogFile['changes'] = []
+  #changes: readonly Change[] = []
   /** Of the run, once it is known. */
   proof: RunLogFile['proof']
   readonly #max: number
@@ -107,9 +107,7 @@ export class RunLog {
     this.#devices = [...earlier.devices, ...this.#devices]
     this.#states = [...earlier.states, ...this.#states]
     this.#unlike = [...earlier.unlike, ...this.#unlike]
-    const own = this.#changes
-    this.#changes = []
-    for (const change of [...earlier.changes, ...own]) this.#addChange(change)
+    this.#changes = this.#changes.reduce(withChange<Change>, earlier.changes)
   }
 
   get unlike(): RunLogFile['unlike'] {
@@ -135,7 +133,7 @@ export class RunLog {
       if (step) this.#keep(this.#devices, { step, devices: [...devices] }, devices.length)
     } else if (event.event === 'changed') {
       const { step, key, from, to } = event
-      this.#addChange({ step, key, from, to })
+      if (decidesBits[key]) this.#changes = withChange(this.#changes, { step, key, from, to })
     } else if (event.event === 'unlike') {
       const { step, text, isLasting } = event
       // A rank that joins later reports it again.
@@ -144,14 +142,6 @@ export class RunLog {
     } else if (event.event === 'step' && event.stateHash !== undefined) {
       this.#addState(event.step - 1, event.stateHash)
     }
-  }
-
-  /** A rank that joins hears of earlier ones again. */
-  #addChange(change: Change): void {
-    const { step, key } = change
-    if (this.#changes.some((one) => one.step === step && one.key === key)) return
-    this.#changes.push(change)
-    if (this.#changes.length > maxChanges) this.#changes.shift()
   }
 
   #keep<T>(list: T[], entry: T, size = 1): void {
