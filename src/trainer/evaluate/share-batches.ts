@@ -43,6 +43,8 @@ export interface Draws {
   ): { readonly own: Uint32Array; readonly share: BatchShare; readonly globalCount: number }
   /** The samples of the same step that other ranks take, where this rank takes the rows `share`. */
   others(epoch: number, inEpoch: number, share: BatchShare): Uint32Array<ArrayBuffer>
+  /** Frees the order of the epoch that was drawn from last; it is made again when it is asked for. */
+  forget(): void
 }
 
 /** Returns the samples of a batch that are outside the rows of a share. */
@@ -118,6 +120,7 @@ export function planDraws(
       const whole: BatchShare = { offset: 0, rows: batchSize }
       return outsideShare(shareIndices(ordered(epoch), batchSize, inEpoch, whole), of)
     },
+    forget: () => orders.clear(),
   }
 }
 

@@ -60,6 +60,10 @@ export class VirtualWorkers {
         return { own, share, globalCount: all.length }
       },
       others: (epoch, inEpoch, share) => outsideShare(batchOf(epoch, inEpoch), share),
+      forget() {
+        orderOf = -1
+        order = new Uint32Array(0)
+      },
     })
     this.draws = this.drawsOf(this)
   }

@@ -75,9 +75,10 @@ export class OthersModel {
     }
     const facts = run.answered
     if (!facts) throw noModel()
+    const { ofStep } = ownRows
     const { data, runtime } = facts
     const model = untrainedModel(task, facts)
-    const types = task.types(config, data, ownRows.ofStep)
+    const types = task.types(config, data, ofStep)
     const trained = { model, mean: (value: Tensor) => value }
     const { run: step, optimizer } = await makeStep(task, trained, config)
     const program = await compile(step, types, { runtime })
@@ -105,9 +106,11 @@ export class OthersModel {
     return this.#queries.ask(name, input)
   }
 
-  destroy(): void {
+  /** Refuses what waits, and frees the model once the step that is under way has ended. */
+  async destroy(): Promise<void> {
     this.#isOver = true
     this.#queries.destroy()
+    await this.#training
     this.#made.free()
   }
 
@@ -120,7 +123,7 @@ export class OthersModel {
     try {
       while (this.#isBehind && performance.now() - this.#askedMs < idleMs) {
         let restMs = 0
-        await gaps.run(async () => {
+        await gaps.run(this.#queries, async () => {
           const beganMs = performance.now()
           const tookMs = () => performance.now() - beganMs
           while (this.#isBehind && tookMs() < pieceMs) await this.#step()

@@ -1,6 +1,6 @@
 import type { TrainConfig } from './config.ts'
 
-/** Tells whether there can be a model without a rank's samples: ranks make one from its first parameters, of the mean of their gradients. */
+/** True if there can be a model without a rank's samples: ranks make one from its first parameters, of the mean of their gradients. */
 export const canLeaveOut = ({
   aggregation,
   parallel,

@@ -17,12 +17,13 @@ export class Gaps {
     return this.#waiting.length > 0
   }
 
-  /** Runs `work` when its turn has come, and resolves with its result. errors: those of `work`; the reason of `refuse`. */
-  run<T>(work: () => Promise<T>): Promise<T> {
+  /** Runs `owner`'s work when its turn has come, and resolves with its result. errors: those of `work`; the reason of `refuse`. */
+  run<T>(owner: object, work: () => Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       this.#waiting.push({
         start: async () => work().then(resolve, reject),
         refuse: reject,
+        owner,
       })
       if (this.#isOpen) this.open()
     })
@@ -51,13 +52,18 @@ export class Gaps {
     await this.#flow
   }
 
-  /** Rejects all that waits. */
-  refuse(reason: Error): void {
-    for (const { refuse } of this.#waiting.splice(0)) refuse(reason)
+  /** Rejects what waits of `owner`. */
+  refuse(owner: object, reason: Error): void {
+    const waiting = this.#waiting.splice(0)
+    for (const piece of waiting) {
+      if (piece.owner === owner) piece.refuse(reason)
+      else this.#waiting.push(piece)
+    }
   }
 }
 
 interface Piece {
+  readonly owner: object
   /** Never rejects. */
   start(): Promise<void>
   refuse(reason: Error): void

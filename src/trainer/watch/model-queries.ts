@@ -48,7 +48,7 @@ export class ModelQueries {
     this.gaps = gaps
   }
 
-  /** What it answers about; undefined while there is no model. */
+  /** Subject of the answers; undefined while there is no model. */
   get answered(): Queried | undefined {
     return this.#answered
   }
@@ -108,7 +108,7 @@ export class ModelQueries {
   destroy(): void {
     this.#answered = undefined
     this.#copy = undefined
-    this.gaps.refuse(noModel())
+    this.gaps.refuse(this, noModel())
     for (const program of this.#programs.values()) {
       program.then(
         (made) => made.destroy(),
@@ -192,7 +192,7 @@ export class ModelQueries {
   }
 
   #between<T>(answered: Queried, work: () => Promise<T>): Promise<T> {
-    return this.gaps.run(async () => {
+    return this.gaps.run(this, async () => {
       this.#require(answered)
       return work()
     })

@@ -8,9 +8,10 @@ const open = () => new ReferenceRuntime()
 
 test('one piece goes through in each gap, in the order of asking; all of them while it is open', async () => {
   const gaps = new Gaps()
+  const [owner, other] = [{}, {}]
   const log: string[] = []
-  const ask = (name: string) =>
-    gaps.run(async () => {
+  const ask = (name: string, of = owner) =>
+    gaps.run(of, async () => {
       log.push(name)
       return name
     })
@@ -19,7 +20,7 @@ test('one piece goes through in each gap, in the order of asking; all of them wh
   const pieces = [
     ask('a'),
     ask('b'),
-    gaps.run(() => Promise.reject(new Error('c fails'))),
+    gaps.run(owner, () => Promise.reject(new Error('c fails'))),
     ask('d'),
   ]
   pieces[2].catch(() => undefined)
@@ -35,10 +36,12 @@ test('one piece goes through in each gap, in the order of asking; all of them wh
   expect(await pieces[3]).toBe('d')
   await gaps.close()
   const refused = ask('never')
-  gaps.refuse(new Error('gone'))
+  const stays = ask('e', other)
+  gaps.refuse(owner, new Error('gone'))
   await expect(refused).rejects.toThrow('gone')
   await gaps.one()
-  expect(log).toEqual(['open', 'a', 'step', 'b', 'step', 'd'])
+  expect(await stays).toBe('e')
+  expect(log).toEqual(['open', 'a', 'step', 'b', 'step', 'd', 'e'])
 })
 
 test('closing waits for the piece that is under way', async () => {
@@ -46,6 +49,7 @@ test('closing waits for the piece that is under way', async () => {
   let finish = () => undefined as undefined
   const log: string[] = []
   const piece = gaps.run(
+    gaps,
     () =>
       new Promise<void>((resolve) => {
         finish = () => {

@@ -4,7 +4,20 @@ import { OwnRows } from '../../../src/trainer/evaluate/own-rows.ts'
 import type { Draws, ShareBatch } from '../../../src/trainer/evaluate/share-batches.ts'
 import { planDraws } from '../../../src/trainer/evaluate/share-batches.ts'
 import { VirtualWorkers } from '../../../src/trainer/evaluate/virtual-workers.ts'
+import type { QueryContext, Task } from '../../../src/trainer/settings/task.ts'
+import { ModelQueries, type Queried } from '../../../src/trainer/watch/model-queries.ts'
 import { startTask, type TaskRank } from '../../support/task-ranks.ts'
+
+/** Its query waits for a turn. */
+const task = {
+  meta: { title: 'a test' },
+  queries: {
+    waits: async ({ stateDict }: QueryContext) => {
+      await stateDict()
+      return { isDone: true }
+    },
+  },
+} as unknown as Task
 
 const steps = 12
 const config = { demo: 'playground', steps, batchSize: 24, bucketCapMb: 1 } as const
@@ -120,4 +133,45 @@ test('rows of a rank are known through groups, steps that are done again, and be
   expect([...rows.others(2)]).toEqual(batch(2).slice(0, 4))
   expect([...rows.others(3)]).toEqual([...batch(3).slice(0, 2), ...batch(3).slice(4)])
   expect([...rows.others(4)]).toEqual([...batch(4).slice(0, 2), ...batch(4).slice(4)])
+})
+
+test('OwnRows has no rows when the rank has taken no step', () => {
+  expect(() => new OwnRows().ofStep).toThrow('there is no model yet')
+  expect(() => new OwnRows().others(0)).toThrow('there is no model yet')
+})
+
+test('OwnRows frees the orders of earlier groups when they are not asked for', () => {
+  const settings = { seed: 0, batchSize: 8, partition: 'shuffled' } as const
+  const forgotten: string[] = []
+  const drawsOf = (name: string): Draws => ({
+    ...planDraws(settings, 40, 0, 2),
+    forget: () => forgotten.push(name),
+  })
+  const [a, b] = [drawsOf('a'), drawsOf('b')]
+  const rows = new OwnRows()
+  const took = (stepsDone: number, draws: Draws) =>
+    rows.took(stepsDone, draws, { firstRow: 0, rows: 4 } as ShareBatch)
+  took(0, a)
+  took(2, b)
+  expect(forgotten).toEqual(['a'])
+  rows.others(0)
+  rows.others(1)
+  expect(forgotten).toEqual(['a'])
+  rows.others(2)
+  expect(forgotten).toEqual(['a', 'a'])
+})
+
+test('ModelQueries leaves what waits for another model when it is destroyed', async () => {
+  const run = new ModelQueries(task)
+  const model = { stateDict: async () => ({}) }
+  const answered = { model, isWhole: true } as unknown as Queried
+  await run.gaps.close()
+  run.begin(answered)
+  const others = new ModelQueries(task, run.gaps)
+  others.begin(answered)
+  const [own, its] = [run, others].map((one) => one.ask('waits', null))
+  others.destroy()
+  await expect(its).rejects.toThrow('there is no model yet')
+  run.gaps.open()
+  expect(await own).toMatchObject({ isDone: true })
 })
