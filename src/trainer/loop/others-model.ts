@@ -21,7 +21,7 @@ const pieceMs = 8
 /** After the last question it trains on for so long. units: ms. */
 const idleMs = 3000
 
-interface OthersOptions {
+export interface OthersOptions {
   readonly config: TrainConfig
   readonly task: Task
   /** Of the run's model. */

@@ -8,7 +8,6 @@ import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
 import { adapterLine } from '../../util/adapter-words.ts'
 import { endFactsOf, TabringError } from '../../util/errors.ts'
-import { loadPart } from '../../util/load-part.ts'
 import { Changes } from '../saves/changes.ts'
 import { RunStates } from '../saves/run-states.ts'
 import type { SavedFile } from '../saves/save-requests.ts'
@@ -17,9 +16,9 @@ import { tellCollective } from '../watch/log-collective.ts'
 import { ModelQueries } from '../watch/model-queries.ts'
 import type { Phase, RankName, RunRecord, TrainerResult } from '../watch/run-events.ts'
 import { RunLog } from '../watch/run-log.ts'
+import { AskedOthers } from './asked-others.ts'
 import { shareGiven } from './given-data.ts'
 import { isNan } from './lost-steps.ts'
-import type { OthersModel } from './others-model.ts'
 import { exchangeLimitMs, PhaseTimeouts } from './phase-timeouts.ts'
 import type { RankSetup, RankSetupOptions } from './rank-setup.ts'
 import { RunBits } from './run-bits.ts'
@@ -72,8 +71,7 @@ export class Trainer {
   #timeouts: PhaseTimeouts
   readonly #queries: ModelQueries
   readonly #changes: Changes
-  /** Made when it is first asked. */
-  #others: Promise<OthersModel> | undefined
+  readonly #others: AskedOthers
   readonly #states: RunStates
   readonly #loop: TrainingLoop
   readonly #groups: RunGroups
@@ -107,6 +105,8 @@ export class Trainer {
     )
     this.#states = new RunStates(options, this.#log, this.#changes)
     this.#loop = new TrainingLoop(options, this.#queries, this.#states, this.#changes)
+    const asked = { run: this.#queries, ownRows: this.#loop.ownRows, changes: this.#changes }
+    this.#others = new AskedOthers({ ...options, ...asked })
     this.#groups = new RunGroups({
       ...options,
       isExact: options.config.exact,
@@ -231,37 +231,7 @@ export class Trainer {
    */
   async query(name: string, input: unknown, whose: Whose = 'all'): Promise<QueryAnswer> {
     if (whose === 'all') return this.#queries.ask(name, input)
-    this.#others ??= this.#makeOthers().catch((error) => {
-      // Another try may find a model.
-      this.#others = undefined
-      throw error
-    })
-    return (await this.#others).ask(name, input)
-  }
-
-  async #makeOthers(): Promise<OthersModel> {
-    const { config, task } = this.#options
-    const { OthersModel } = await loadPart(
-      'the model of the others',
-      () => import('./others-model.ts'),
-    )
-    return OthersModel.create({
-      ...{ config, task, run: this.#queries, ownRows: this.#loop.ownRows },
-      changes: this.#changes,
-    })
-  }
-
-  /** Frees the model of the others, where it is not on `runtime`. */
-  #dropOthers(runtime?: AnyRuntime): void {
-    const others = this.#others
-    others?.then(
-      (made) => {
-        if (made.runtime === runtime) return
-        made.destroy()
-        if (this.#others === others) this.#others = undefined
-      },
-      () => undefined,
-    )
+    return this.#others.ask(name, input)
   }
 
   /** Takes the group's report of a collective; those of the step on record go into its timeline. */
@@ -272,7 +242,7 @@ export class Trainer {
 
   /** Frees what the run holds on the device, the trained parameters included. The trainer is of no use afterwards. */
   destroy(): void {
-    this.#dropOthers()
+    this.#others.drop()
     this.#queries.destroy()
     this.#states.saves.letGo()
     for (const one of [this.#setup, this.#earlier]) one?.destroy()
@@ -433,7 +403,7 @@ export class Trainer {
     this.#loop.progress = first
     // Of an exact run's kept states the ranks have compared the hashes when they synchronized.
     if (!config.exact || !hasKept) await check?.compare(replicas, first.step)
-    this.#dropOthers(runtime)
+    this.#others.drop(runtime)
     const modelFacts = { config, data, rank, worldSize, slice: draws.slice, runtime }
     this.#queries.begin({ ...modelFacts, model: shared.module, isWhole: shared.isWhole })
     onPhase('train')

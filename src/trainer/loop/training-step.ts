@@ -15,7 +15,7 @@ import { learningRateOf } from '../settings/demo-meta.ts'
 import type { Task, TaskInputs } from '../settings/task.ts'
 import type { SharedModel } from './shared-model.ts'
 
-/** What a step needs of a model. */
+/** Parts of a model that a step needs. */
 type Trained = Pick<SharedModel, 'model' | 'backward' | 'mean'>
 
 /** The step of a task with what it needs, by the settings. errors: `part.missing`. */
