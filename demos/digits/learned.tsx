@@ -9,7 +9,7 @@ export { WhoseModel } from '../../src/ui/demo/whose-model.tsx'
 const side = 28
 const ink = inkOn(255)
 
-/** What there is to see of a model once a run has one: its first layer, and what it gets wrong. */
+/** Pictures of a model once a run has one: its first layer, and the samples that it gets wrong. */
 export const Learned = (props: ViewProps) => (
   <>
     <Filters {...props} />

@@ -31,7 +31,7 @@ export async function download(
   }
 }
 
-/** What buffers of the device `cpu` have besides WebGPU's. */
+/** A buffer of the device `cpu`, as far as it has more than WebGPU's. */
 interface HostBuffer {
   readInto(target: Uint8Array): Promise<void>
 }

@@ -47,7 +47,7 @@ test.each([
   [2, 'sgd', {}],
   [2, 'adamw', { exact: true, virtualWorkers: 4 }],
 ] as const)(
-  '%i ranks with %s, %o: losses follow PyTorch when the learning rate changes on the way',
+  '%i ranks with %s, %o: Trainer has the losses of PyTorch when the learning rate changes',
   async (size, optimizer, more) => {
     const runtime = await testRuntime()
     const [{ from: lr }] = changes

@@ -3,7 +3,7 @@ import { mixA } from '../../kernels/hash/hash-words.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 
-/** From one audit to the next it is at least and at most so many steps, each number as probable. */
+/** From one audit to the next it is at least and at most so many steps, each number equally likely. */
 export const auditGaps = { min: 13, max: 50 } as const
 /** Steps from one audit to the next, in the mean. */
 export const meanAuditGap = (auditGaps.min + auditGaps.max) / 2

@@ -22,7 +22,7 @@ export interface ViewProps {
   readonly query: Query
   /** The model that `query` asks. */
   readonly whose: Whose
-  /** What the query `part` gives: this rank's part of the newest step; null where it has no part of its own. */
+  /** Answer to the query `part`: this rank's part of the newest step; null where it has none. */
   readonly part: QueryAnswer | null
   /** Ranks of this tab whose models differ: all of them where they train without an exchange; none where one is as good as all. */
   readonly apart: readonly number[]

@@ -43,7 +43,7 @@ export function YourPart({ run, part, whose, onWhose }: YourPartProps) {
 /** A tab's only rank is its person's. */
 const ownerOf = (run: Run): string => (ranksHere(run).length > 1 ? `rank ${run.rank}'s` : 'your')
 
-/** What the part is, or what the model on show has learned from. */
+/** Words for the part, or for the samples that the model on show has learned from. */
 export function partWords(run: Run, part: QueryAnswer | null, whose: Whose): string {
   const owner = ownerOf(run)
   const name = `${owner[0].toUpperCase()}${owner.slice(1)} part`

@@ -45,7 +45,7 @@ test.each([
   [2, { parallel: 'fsdp' }],
   [2, { precision: 'float16' }],
 ] as const)(
-  '%i ranks, %o: a new learning rate holds on all from one step on, and a run with that list of changes ends with the same bits',
+  '%i ranks, %o: Trainer ends with the bits of a run with that list when its learning rate changes',
   async (size, more) => {
     const { ranks, close } = await startTask(size, { ...config, ...more }, open)
     const asker = ranks[size - 1]
@@ -71,7 +71,7 @@ test.each([
   30_000,
 )
 
-test('two ranks ask in a pause: the value of the last one holds from the next step on, and one that holds already changes nothing', async () => {
+test('Trainer takes the value of the last rank when two ask in a pause, and none that holds already', async () => {
   const { ranks, close } = await startTask(2, { ...config, maxStepsPerSec: 0 }, open)
   ranks[0].trainer.pause()
   await Promise.all(ranks.map((rank) => rank.until('paused')))
@@ -87,7 +87,7 @@ test('two ranks ask in a pause: the value of the last one holds from the next st
   close()
 })
 
-test('a new pace holds from the next step on, and changes no bits', async () => {
+test('Trainer keeps its bits when the pace changes', async () => {
   const [, wanted] = await run(2, {})
   const { ranks, close } = await startTask(2, { ...config, maxStepsPerSec: 1 }, open)
   await ranks[1].until('step')
@@ -109,7 +109,7 @@ test.each([
   ['lr', -1, 'change: lr: expected >=0, got -1'],
   ['lr', undefined, 'change: lr: expected'],
   ['maxStepsPerSec', 0.5, 'change: maxStepsPerSec: expected'],
-] as const)('a change of %s to %s is refused by name', async (key, value, words) => {
+] as const)('Trainer refuses by name when %s is to change to %s', async (key, value, words) => {
   const { ranks, close } = await startTask(1, config, open)
   expect(() => ranks[0].trainer.change(key, value)).toThrow(words)
   await ranks[0].end
@@ -117,7 +117,7 @@ test.each([
   close()
 })
 
-test('a checkpoint has the changed learning rate, with which a resumed run ends with the bits of an undisturbed one', async () => {
+test('Trainer ends with the bits of an undisturbed run when it resumes with a changed learning rate', async () => {
   const folder = seenFolder()
   const checkpoints = { folder: async () => folder }
   const input = { ...config, checkpointEvery: 5 } as const
@@ -144,7 +144,7 @@ test('a checkpoint has the changed learning rate, with which a resumed run ends 
 })
 
 test.each([true, false])(
-  'exact %s: a lost rank and a newcomer keep the steps of the changes; the log has them',
+  'exact %s: Trainer keeps the steps of its changes when a rank is lost and another comes',
   async (exact) => {
     warned()
     const input = { exact, steps: 90, saves: 'auto' } as const

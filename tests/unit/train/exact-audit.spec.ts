@@ -127,7 +127,7 @@ describe('a rank of an exact run on the device cpu', () => {
   })
 })
 
-test('audits are 13 to 50 steps apart, and not always as many', () => {
+test('AuditDraw draws gaps of 13 to 50 steps that differ when many are drawn', () => {
   const draw = new AuditDraw()
   const steps: number[] = []
   let seed = 7

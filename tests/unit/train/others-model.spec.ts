@@ -38,7 +38,7 @@ async function caughtUp(rank: TaskRank) {
 }
 
 test.each(['shuffled', 'own-slice'] as const)(
-  '%s: the model of the others is the one that the other of two ranks trains alone, and changes no bits of the run',
+  '%s: OthersModel is what the other of two ranks trains alone when it is asked, and changes no bits',
   async (partition) => {
     const alone = await startTask(2, { ...config, partition, strategy: 'alone' }, open)
     await Promise.all(alone.ranks.map(({ end }) => end))
@@ -72,7 +72,7 @@ test.each(['shuffled', 'own-slice'] as const)(
   },
 )
 
-test('a rank knows its part of the newest step', async () => {
+test('Trainer answers with its part of the newest step when it has ended', async () => {
   const { ranks, close } = await startTask(2, config, open)
   await Promise.all(ranks.map(({ end }) => end))
   const parts = await Promise.all(ranks.map(({ trainer }) => trainer.query('part', null)))
@@ -83,7 +83,7 @@ test('a rank knows its part of the newest step', async () => {
   expect(new Set(own).size).toBe(24)
 })
 
-test('there is no model of the others where ranks do not train one together', async () => {
+test('OthersModel refuses when ranks do not train one model together', async () => {
   const { ranks, close } = await startTask(2, { ...config, strategy: 'alone' }, open)
   await ranks[0].until('step')
   await expect(ranks[0].trainer.query('boundary', { side: 6 }, 'others')).rejects.toMatchObject({
@@ -93,7 +93,7 @@ test('there is no model of the others where ranks do not train one together', as
 })
 
 test.each(['shuffled', 'own-slice'] as const)(
-  '%s: own and other samples of a step are those of all ranks, each once',
+  '%s: Draws gives each sample once when own and others are put together',
   (partition) => {
     const settings = { seed: 3, batchSize: 7, partition }
     for (const epoch of [0, 1]) {
@@ -114,7 +114,7 @@ test.each(['shuffled', 'own-slice'] as const)(
   },
 )
 
-test('rows of a rank are known through groups, steps that are done again, and before it came', () => {
+test('OwnRows has the rows of a step when groups follow, steps are done again, and before the rank came', () => {
   const settings = { seed: 0, batchSize: 8, partition: 'shuffled', virtualWorkers: 4 } as const
   const two: Draws = planDraws(settings, 40, 1, 2)
   const four = new VirtualWorkers(settings, 40, 0, 4).draws
