@@ -101,7 +101,7 @@ function ExperimentTable({ snapshot, acts, config }: TableProps) {
           key={key}
           id={`setting-${key}`}
           label={label}
-          value={String(config[key as LiveKey] || '')}
+          value={String(config[key as LiveKey] ?? '')}
           placeholder={placeholderOf(
             { key, label, ...row },
             config,

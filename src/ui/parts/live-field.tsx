@@ -10,15 +10,20 @@ interface LiveFieldProps {
   /** The step from which it holds, where it has changed. */
   since?: number | undefined
   isFixed: boolean
-  onChange: (text: string) => void
+  /** Resolves when the text holds or is refused. */
+  onChange: (text: string) => Promise<void> | void
 }
 
 /** A number that acts once it is entered: before a run, and while it trains. */
 export function LiveField(props: LiveFieldProps) {
   const { id, label, value, placeholder, unit, since, isFixed, onChange } = props
-  /** Until the value that was entered holds. */
+  /** Until it holds or is refused: then the value that holds is there again. */
   const [text, setText] = useState<string | null>(null)
   useEffect(() => setText(null), [value, since])
+  const enter = async (entered: string) => {
+    await onChange(entered)
+    setText((now) => (now === entered ? null : now))
+  }
   const noteId = `${id}-note`
   return (
     <div class="field live">
@@ -34,7 +39,7 @@ export function LiveField(props: LiveFieldProps) {
           placeholder={placeholder}
           value={text ?? value}
           onInput={({ currentTarget }) => setText(currentTarget.value)}
-          onChange={({ currentTarget }) => onChange(currentTarget.value)}
+          onChange={({ currentTarget }) => void enter(currentTarget.value)}
         />
         {unit && <span class="unit">{unit}</span>}
       </div>

@@ -262,13 +262,10 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       propose()
     }
     const config = isRunning(store.snapshot) && run?.config
-    if (!config) take()
-    else
-      loadPart('the changes', () => import('../settings/live-value.ts'))
-        .then(({ liveValue }) =>
-          member.change(key, liveValue(experiments, draft, config, key, next)),
-        )
-        .then(take, (thrown) => refused(messageOf(thrown)))
+    if (!config) return take()
+    return loadPart('the changes', () => import('../settings/live-value.ts'))
+      .then(({ liveValue }) => member.change(key, liveValue(experiments, draft, config, key, next)))
+      .then(take, (thrown) => refused(messageOf(thrown)))
   }
 
   return {

@@ -5,8 +5,8 @@ import type { KeptRun } from './kept-runs.ts'
 
 /** What a person can do on the page. */
 export interface Acts {
-  /** `value`: a text, or one made of the text that is set now: the page may not have drawn it yet. */
-  set(key: SettingKey, value: string | ((text: string) => string)): void
+  /** `value`: a text, or one made of the text that is set now: the page may not have drawn it yet. Resolves when it is taken or refused. */
+  set(key: SettingKey, value: string | ((text: string) => string)): Promise<void> | void
   rename(name: string): void
   start(): void
   /** Takes these members out of the room, and starts with the others. */
