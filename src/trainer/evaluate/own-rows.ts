@@ -1,5 +1,5 @@
 import type { BatchShare } from '../../data/shares.ts'
-import { noModel } from '../watch/model-queries.ts'
+import { noModel } from '../settings/no-model.ts'
 import type { Draws, ShareBatch } from './share-batches.ts'
 
 /** Rows that a rank takes of each global batch, from a step on. */

@@ -10,8 +10,9 @@ import type { Changes } from '../saves/changes.ts'
 import type { RunParts } from '../saves/kept-states.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import { canLeaveOut } from '../settings/leave-out.ts'
+import { noModel } from '../settings/no-model.ts'
 import type { BatchArrays, QueryAnswer, Task } from '../settings/task.ts'
-import { ModelQueries, noModel, type Queried, untrainedModel } from '../watch/model-queries.ts'
+import { ModelQueries, type Queried, untrainedModel } from '../watch/model-queries.ts'
 import { makeStep, randomScalarsFor } from './training-step.ts'
 
 /** It holds back steps of the run for no more than this part of the time, on all ranks together. */

@@ -4,6 +4,7 @@ import type { RunOutputs, StepProgram } from '../../graph/plan/step-program.ts'
 import { getRngState, manualSeed, setRngState } from '../../nn/init.ts'
 import type { Module } from '../../nn/module.ts'
 import { TabringError } from '../../util/errors.ts'
+import { noModel } from '../settings/no-model.ts'
 import type {
   CopyProgram,
   ModelCopy,
@@ -214,9 +215,3 @@ export function untrainedModel(
   setRngState(random)
   return model
 }
-
-export const noModel = () =>
-  new TabringError(
-    'graph.misuse',
-    'query: there is no model yet. Ask again when training has started.',
-  )

@@ -101,7 +101,9 @@ test('a room passes what ranks show to a member when it lacks the end of a run a
   world.say('t0', { type: 'reach', to: null, box: 'unasked' })
   world.say('t1', { type: 'reach', to: id('t0'), box: 'ask' })
   world.say('t0', { type: 'reach', to: null, box: 'shown' })
-  expect(world.all('t1', 'reach')).toMatchObject([{ from: id('t0'), toWatchers: true, box: 'shown' }])
+  expect(world.all('t1', 'reach')).toMatchObject([
+    { from: id('t0'), toWatchers: true, box: 'shown' },
+  ])
   world.say('t0', { type: 'start', settings: null })
   expect(world.last('t1', 'assign')).toMatchObject({ rank: 1, worldSize: 2 })
 })
