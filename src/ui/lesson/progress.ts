@@ -1,3 +1,5 @@
+import { recall, remember } from '../parts/tab-memory.ts'
+
 /** The part of a lesson that this browser's person has done. */
 export interface Progress {
   /** The choice that was predicted; null before. */
@@ -12,7 +14,7 @@ const keyOf = (lesson: number) => `tabring-lesson-${lesson}`
 /** Returns what was kept; nothing where that cannot be read. */
 export function readProgress(lesson: number): Progress {
   try {
-    const kept = JSON.parse(localStorage.getItem(keyOf(lesson)) ?? 'null')
+    const kept = JSON.parse(recall(keyOf(lesson), 'localStorage'))
     if (!Number.isInteger(kept?.predicted) || !Array.isArray(kept.reached)) return nothing
     return { predicted: kept.predicted, reached: kept.reached.filter(Number.isInteger) }
   } catch {
@@ -25,20 +27,12 @@ export function keepProgress(lesson: number, { predicted, reached }: Progress): 
   const kept = readProgress(lesson)
   const others = kept.predicted === predicted ? kept.reached : []
   const all = { predicted, reached: [...new Set([...others, ...reached])] }
-  try {
-    localStorage.setItem(keyOf(lesson), JSON.stringify(all))
-  } catch {
-    // A browser that blocks storage keeps it until a reload.
-  }
+  remember(keyOf(lesson), JSON.stringify(all), 'localStorage')
   return all
 }
 
 export function forgetProgress(lesson: number): Progress {
-  try {
-    localStorage.removeItem(keyOf(lesson))
-  } catch {
-    // Nothing was kept.
-  }
+  remember(keyOf(lesson), '', 'localStorage')
   return nothing
 }
 
