@@ -128,7 +128,7 @@ export class Changes {
       const first = before.find((one) => one.key === key && !has(changes, one))
       if (!first) return []
       const isReplaced = found.some(
-        (one) => one.key === key && (!decidesBits[key] || one.step <= first.step),
+        (one) => one.key === key && (!decidesBits(key) || one.step <= first.step),
       )
       if (isReplaced) return []
       return [{ ...first, from: first.to, to: this.at(key, first.step) }]

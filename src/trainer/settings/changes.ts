@@ -16,8 +16,8 @@ export const valueSchemas = Object.fromEntries(
   liveKeys.map((key) => [key, v.nonOptional(rows[key].schema)]),
 ) as unknown as Readonly<Record<LiveKey, v.GenericSchema<unknown, number>>>
 
-/** Of settings that decide the bits of steps a run keeps each value, of the others the newest. */
-export const decidesBits: Readonly<Record<LiveKey, boolean>> = { lr: true, maxStepsPerSec: false }
+/** Returns whether a setting decides the bits of steps: a run keeps each value of it, of the others the newest. */
+export const decidesBits = (key: LiveKey): boolean => (rows[key] as SettingRow).onResume !== 'own'
 
 const changeSchema = v.pipe(
   v.object({
@@ -47,7 +47,7 @@ export const changesSchema = v.pipe(
  */
 export function withChange<T extends Change>(changes: readonly T[], change: T): readonly T[] {
   const { key, step } = change
-  const others = changes.filter((one) => one.key !== key || (decidesBits[key] && one.step < step))
+  const others = changes.filter((one) => one.key !== key || (decidesBits(key) && one.step < step))
   return [...others, change].sort((a, b) => a.step - b.step)
 }
 

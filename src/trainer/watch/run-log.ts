@@ -133,7 +133,7 @@ export class RunLog {
       if (step) this.#keep(this.#devices, { step, devices: [...devices] }, devices.length)
     } else if (event.event === 'changed') {
       const { step, key, from, to } = event
-      if (decidesBits[key]) this.#changes = withChange(this.#changes, { step, key, from, to })
+      if (decidesBits(key)) this.#changes = withChange(this.#changes, { step, key, from, to })
     } else if (event.event === 'unlike') {
       const { step, text, isLasting } = event
       // A rank that joins later reports it again.
