@@ -5,7 +5,7 @@ import type { AdapterChoice } from '../node/chromium.ts'
 import { chromiumTabs } from '../node/chromium-tabs.ts'
 import { deviceFlag } from '../node/command-line.ts'
 import { openTrainingHost } from '../node/training-host.ts'
-import { auditGaps, meanAuditGap } from '../src/ddp/exact/audit.ts'
+import { meanStepsBetweenAudits, stepsBetweenAudits } from '../src/ddp/exact/audit.ts'
 import type { DeviceChoice } from '../src/util/device.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import { closeAfter } from './command/close-after.ts'
@@ -49,7 +49,7 @@ const goal = 1.15
 /** What audits may cost beside steps without them. */
 const auditGoal = 0.05
 /** Of an audited run, steps that are not counted, and steps that are: at least two of these have audits. */
-const [auditSkipped, auditCounted] = [25, 2 * auditGaps.max]
+const [auditSkipped, auditCounted] = [25, 2 * stepsBetweenAudits.max]
 /** Of each model, so that a virtual worker of a step's 8 has 8 of them. */
 const batchSize = 64
 
@@ -118,7 +118,7 @@ function auditsOf(lines: readonly Line[]): string {
   const rows = lines
     .filter(({ audits }) => audits.length > 0)
     .map(({ model, tabs, audits }) => {
-      const costs = audits.map(({ audit, usual }) => audit / usual / meanAuditGap)
+      const costs = audits.map(({ audit, usual }) => audit / usual / meanStepsBetweenAudits)
       const times = [
         median(audits.map(({ usual }) => usual)),
         median(audits.map(({ audit }) => audit)),
@@ -132,7 +132,7 @@ function auditsOf(lines: readonly Line[]): string {
     [...['model', 'tabs', 'step, ms', 'audit, ms'], ...['audits, of a step', 'single audits']],
     rows,
   )
-  return `\nFrom one audit to the next it is ${auditGaps.min} to ${auditGaps.max} steps, ${meanAuditGap} in the mean. The table has the median step without one, the median audit, and what an audit in so many steps adds to each, in the mean of all audits. Goal: at most ${100 * auditGoal} %.\n\n${table}\n`
+  return `\nFrom one audit to the next it is ${stepsBetweenAudits.min} to ${stepsBetweenAudits.max} steps, ${meanStepsBetweenAudits} in the mean. The table has the median step without one, the median audit, and what an audit adds to each step at that mean, in the mean of all audits. Goal: at most ${100 * auditGoal} %.\n\n${table}\n`
 }
 
 async function timeKinds(

@@ -8,7 +8,7 @@ const sawCome = (run: Run | null) => run?.changes.some(({ came }) => came.length
 export const lostRank: Lesson<Snapshot> = {
   number: 4,
   title: 'One is lost',
-  about: 'A training of many machines goes on when one of them disappears.',
+  about: 'Many machines continue to train when one of them disappears.',
   address: '?demo=playground&epochs=4000',
   idea: [
     'The more machines take part, the more often one of them fails: a lid is closed, the network drops, a battery is empty. The ring is then broken, and every [rank] waits for a sum that will never come.',

@@ -17,7 +17,7 @@ export const sharedBatch: Lesson<Snapshot> = {
   about: 'Machines that average their gradients learn from data that they have never seen.',
   address: '?demo=playground&strategy=alone&partition=own-slice',
   idea: [
-    'Now several machines train the same network, and each has only the points of its own sector of the plane. Each machine is called a [rank]: rank 0, rank 1 and so on. They begin with the same random numbers.',
+    'Now several machines train the same network, and each has the points of one sector of the plane alone. Each machine is called a [rank]: rank 0, rank 1 and so on. They begin with the same random numbers.',
     'First they do not talk. Then they do: in each step every rank works out its [gradient], all gradients are averaged, and every rank takes the same step. No rank sends its points to another.',
   ],
   prediction: {

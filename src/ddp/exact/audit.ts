@@ -3,10 +3,10 @@ import { mixA } from '../../kernels/hash/hash-words.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 
-/** From one audit to the next it is at least and at most so many steps, each number equally likely. */
-export const auditGaps = { min: 13, max: 50 } as const
+/** Bounds of the number of steps from one audit to the next; each is equally likely. */
+export const stepsBetweenAudits = { min: 13, max: 50 } as const
 /** Steps from one audit to the next, in the mean. */
-export const meanAuditGap = (auditGaps.min + auditGaps.max) / 2
+export const meanStepsBetweenAudits = (stepsBetweenAudits.min + stepsBetweenAudits.max) / 2
 
 /** Inputs and scalars of all virtual workers of a rank. */
 export interface RankBatch {
@@ -43,16 +43,16 @@ export type Digest = readonly [number, number]
 
 /** Draws the steps that are audited, by what the ranks know only once the step's sums are there. */
 export class AuditDraw {
-  /** The next audit comes after at least and at most so many more steps. The first may come at once: groups that change often have audits too. */
+  /** Bounds of the number of steps to the next audit. The first may come at once: groups that change often have audits too. */
   #min = 0
-  #max: number = auditGaps.max
+  #max: number = stepsBetweenAudits.max
 
   /** `words`: the same on all ranks, and unknown to each before the exchange. Returns the seed of the step's audit, if it is audited. */
   take(words: readonly [number, number]): number | undefined {
     const left = this.#max--
     if (--this.#min > 0 || words[0] % left > 0) return undefined
-    this.#min = auditGaps.min
-    this.#max = auditGaps.max
+    this.#min = stepsBetweenAudits.min
+    this.#max = stepsBetweenAudits.max
     return words[1]
   }
 }

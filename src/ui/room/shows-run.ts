@@ -14,8 +14,9 @@ export const askMs = 4000
 /** A query takes time of its rank: onlookers together have one in this time. units: ms. */
 const queryEveryMs = 1000
 const maxQueries = 16
-/** After so many parts of a message they are apart: the server drops what is faster. units: ms. */
+/** Parts of a message that go at once. */
 const partsAtOnce = 12
+/** Between the parts after those: the server drops what is faster. units: ms. */
 const partEveryMs = 270
 
 /** Message of an onlooker. */

@@ -66,7 +66,7 @@ test('a connection begins again when an attempt has found no way in its time', a
   await expect(connection.connected).rejects.toThrow('no connection')
 })
 
-test('a connection goes on with an attempt that has found a way, for the time of all', async () => {
+test('a connection keeps its attempt for the time of all when that has found a way', async () => {
   const { env, connection, first } = connecting()
   first._pc.iceConnectionState = 'connected'
   await env.advance(1700)

@@ -1,6 +1,11 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { Assignment } from '../../../src/ddp/exact/assignment.ts'
-import { AuditDraw, auditGaps, digestOf, meanAuditGap } from '../../../src/ddp/exact/audit.ts'
+import {
+  AuditDraw,
+  digestOf,
+  meanStepsBetweenAudits,
+  stepsBetweenAudits,
+} from '../../../src/ddp/exact/audit.ts'
 import { getNumThreads, setNumThreads } from '../../../src/gpu/num-threads.ts'
 import { openWasm } from '../../../src/gpu/wasm/open.ts'
 import { Pool } from '../../../src/graph/memory/pool.ts'
@@ -20,7 +25,7 @@ const { readInto } = Pool.prototype
 type Lie = (sums: Int32Array, first: Int32Array) => void
 
 const begin = 8
-const steps = begin + auditGaps.max + 4
+const steps = begin + stepsBetweenAudits.max + 4
 const input = { exact: true, virtualWorkers: 6, steps, hashEvery: 1000 } as const
 
 /** Ranks of which some lie from step `begin` on, each on its device. */
@@ -136,10 +141,13 @@ test('AuditDraw draws gaps of 13 to 50 steps that differ when many are drawn', (
     if (draw.take([seed >>> 4, step]) !== undefined) steps.push(step)
   }
   const gaps = steps.slice(1).map((step, i) => step - steps[i])
-  expect([Math.min(...gaps), Math.max(...gaps)]).toEqual([auditGaps.min, auditGaps.max])
+  expect([Math.min(...gaps), Math.max(...gaps)]).toEqual([
+    stepsBetweenAudits.min,
+    stepsBetweenAudits.max,
+  ])
   const mean = gaps.reduce((sum, gap) => sum + gap, 0) / gaps.length
-  expect(Math.abs(mean / meanAuditGap - 1)).toBeLessThan(0.1)
-  expect(steps[0]).toBeLessThan(auditGaps.max)
+  expect(Math.abs(mean / meanStepsBetweenAudits - 1)).toBeLessThan(0.1)
+  expect(steps[0]).toBeLessThan(stepsBetweenAudits.max)
 })
 
 test('the digest of a sum is the sum of the digests, and a changed number changes it', () => {
