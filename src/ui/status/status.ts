@@ -307,10 +307,13 @@ function heldUpWords({ heldUp, worldSize }: Run): string {
 }
 
 /** Who left an elastic run last, who joined it, and from which step it continued. */
-function changeWords({ changes, regrouped }: Run): string {
+function changeWords({ changes, regrouped, members, rank }: Run): string {
   if (!regrouped) return ''
   const { left, came } = changes.at(-1) ?? { left: [], came: [] }
-  if (left.length + came.length === 0) return ` This tab joined after step ${regrouped.step}.`
+  // Ranks of one tab may join one after the other.
+  const own = members[rank] && tabOf(members[rank].name)
+  if (left.length === 0 && came.every((name) => tabOf(name) === own))
+    return ` This tab joined after step ${regrouped.step}.`
   const who = [
     ...(left.length > 0 ? [`${byTab(left).join(', ')} left`] : []),
     ...(came.length > 0 ? [`${byTab(came).join(', ')} joined`] : []),
@@ -318,11 +321,14 @@ function changeWords({ changes, regrouped }: Run): string {
   return ` ${who}: the run continued from step ${regrouped.step}.`
 }
 
+/** Name of the tab of a rank: `Grace` of `Grace · 3`. */
+const tabOf = (name: string): string => name.replace(/ · \d+$/, '')
+
 /** Names of ranks, those of a tab as one: `Ada`, `Grace (3 ranks)`. */
 function byTab(names: readonly string[]): string[] {
   const ranks = new Map<string, number>()
   for (const name of names) {
-    const tab = name.replace(/ · \d+$/, '')
+    const tab = tabOf(name)
     ranks.set(tab, (ranks.get(tab) ?? 0) + 1)
   }
   return Array.from(ranks, ([tab, count]) => (count > 1 ? `${tab} (${count} ranks)` : tab))

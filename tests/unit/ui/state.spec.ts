@@ -600,6 +600,17 @@ describe('a run', () => {
     )
   })
 
+  it('says that this tab joined when its other ranks come after its first', () => {
+    const before = training(3, 10)
+    const regrouped = { step: 10, worldSize: 3 }
+    const { name } = before.run!.members[before.run!.rank]
+    const words = (came: string[]) =>
+      statusOf({ ...before, run: { ...before.run!, regrouped, changes: [{ left: [], came }] } })
+        .text
+    expect(words([`${name} · 2`])).toContain('This tab joined after step 10.')
+    expect(words([`${name} · 2`, 'Emmy'])).toContain('Emmy joined: the run continued from step 10.')
+  })
+
   it('names a tab once where several of its ranks are not linked yet', () => {
     const before = training(3, 10)
     const { members } = before.run!
