@@ -358,6 +358,7 @@ export abstract class Module {
     const values = found.map(([key, tensor]) =>
       stateValues(key, state[key], tensor.dtype === 'i32' ? 'i32' : 'f32'),
     )
+    for (const [i, [, tensor]] of found.entries()) tensor.mustTake?.(values[i])
     const layers = new Set(found.map(([key]) => layerOf(key)))
     return () => {
       found.forEach(([, tensor], i) => {
@@ -418,6 +419,11 @@ export abstract class Module {
   protected noteParts(): void {
     const isEmpty = !Object.values(this).some((one) => one instanceof Tensor)
     if (isEmpty && isTracing()) activeTrace('forward').watched.set(this, this.watchParts())
+  }
+
+  /** Returns whether the state dict holds a submodule's tensor, by its key in this module. */
+  protected saves(_key: string, _tensor: StoredTensor): boolean {
+    return true
   }
 
   /** What the state dict holds, under all keys. */
@@ -495,7 +501,11 @@ export abstract class Module {
     }
     for (const [name, module] of this.children()) {
       const holding = { within, isKept: this.keeps(module), holder: this }
-      yield* module.#walk(`${unique(name)}.`, holding, [...above, this])
+      for (const [key, tensor, isPersistent, heldAt] of module.#walk(`${unique(name)}.`, holding, [
+        ...above,
+        this,
+      ]))
+        yield [key, tensor, isPersistent && this.saves(key.slice(prefix.length), tensor), heldAt]
     }
   }
 }

@@ -148,6 +148,7 @@ export async function whenReady(
   for (const part of Object.values(parts)) {
     if (!(part instanceof Module)) continue
     for (const parameter of part.parameters()) await parameter.exchange?.ready
+    for (const buffer of part.buffers()) await buffer.prepareLoad?.()
   }
 }
 

@@ -1,5 +1,7 @@
 import { ModuleBuffer } from '../../graph/trace/module-buffer.ts'
+import { Parameter } from '../../graph/trace/parameter.ts'
 import type { StoredTensor } from '../../graph/trace/stored-tensor.ts'
+import { digestOfAll } from '../../nn/contents-digest.ts'
 import type { CollectiveOptions } from '../../peer/collective/collectives.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
@@ -16,10 +18,15 @@ export type NamedTensor = readonly [key: string, tensor: StoredTensor]
 const describe = ([key, tensor]: NamedTensor): string =>
   `${tensor instanceof ModuleBuffer ? 'buffer' : 'parameter'} "${key}" ${tensor.dtype}${formatShape(tensor.shape)}`
 
+export const isFrozen = (tensor: StoredTensor): boolean =>
+  tensor instanceof Parameter && !tensor.requiresGrad
+
 /** Report of a rank on the model that it wraps. */
 interface Report {
   /** Settings, parameters and buffers. */
   readonly replica: readonly string[]
+  /** SHA-256 of its frozen parameters. */
+  readonly frozen?: string
   /** Why it cannot be trained there. */
   readonly failure?: string
 }
@@ -27,10 +34,11 @@ interface Report {
 const isReport = (received: unknown): received is Report =>
   isRecord(received) &&
   isTexts(received.replica) &&
-  (received.failure === undefined || isText(received.failure))
+  [received.failure, received.frozen].every((text) => text === undefined || isText(text))
 
 /**
- * Compares the ranks' settings, parameters and buffers: names, shapes, dtypes and their order.
+ * Compares the ranks' settings, parameters and buffers: names, shapes, dtypes and their order. Returns whether all have the same contents of
+ * frozen parameters, so that these need not travel.
  *
  * `failure`: why the model cannot be trained on this rank, thrown when the others know of it.
  * errors: `failure`; `peer.mismatch`, the same on all other ranks, naming the first that differs and the ranks; the group's.
@@ -41,9 +49,11 @@ export async function checkReplicas(
   tensors: readonly NamedTensor[],
   options: CollectiveOptions,
   failure?: Error,
-): Promise<void> {
+): Promise<boolean> {
+  const frozen = tensors.filter((one): one is readonly [string, Parameter] => isFrozen(one[1]))
   const own: Report = {
     replica: [settings, ...tensors.map(describe)],
+    ...(frozen.length > 0 && { frozen: await digestOfAll(frozen) }),
     ...(failure && { failure: failure.message }),
   }
   const all = await gatherJson('DistributedDataParallel', group, own, isReport, options)
@@ -59,7 +69,7 @@ export async function checkReplicas(
   }
   const received = all.map(({ replica }) => replica)
   const difference = firstDifference(received, 'no further one')
-  if (!difference) return
+  if (!difference) return all.every((one) => one.frozen === own.frozen)
   const isSettings = difference.at === 0
   throw new PeerError(
     'peer.mismatch',

@@ -34,7 +34,7 @@ import { RobustAggregation } from '../hooks/robust-aggregation.ts'
 import { broadcastTensors } from './broadcast-tensors.ts'
 import { bucketCapMbFor } from './bucket-size.ts'
 import { checkDevices, missingDevice } from './check-devices.ts'
-import { checkReplicas } from './check-replicas.ts'
+import { checkReplicas, isFrozen } from './check-replicas.ts'
 import {
   type ExactOptions,
   type ExactShare,
@@ -220,9 +220,10 @@ export class DistributedDataParallel extends Module {
       if (group.size === 1 && missing) throw missing
       if (group.size > 1) {
         const named = [...module.namedParameters(), ...module.namedBuffers()]
-        await checkReplicas(group, chosen, named, checkKey, missing)
+        const hasFrozen = await checkReplicas(group, chosen, named, checkKey, missing)
         const label = 'DistributedDataParallel'
-        await broadcastTensors(group, [...parameters, ...buffers], { label, ...broadcastKey })
+        const lacking = [...parameters, ...buffers].filter((one) => !(hasFrozen && isFrozen(one)))
+        await broadcastTensors(group, lacking, { label, ...broadcastKey })
       }
       if (bucketCapMb !== undefined && (isChosen || !group.isFullyLinked)) return
       const links = await measure()

@@ -19,12 +19,13 @@ export function mustFit(model: Module): void {
       `exact: "${path}" is a SyncBatchNorm, which needs all ranks within each forward pass, and virtual workers run one after the other. Use BatchNorm, or train without exact.`,
     )
   }
-  const parameters = model.parameters().reduce((sum, { count }) => sum + count, 0)
+  const trained = model.parameters().filter(({ requiresGrad }) => requiresGrad)
+  const parameters = trained.reduce((sum, { count }) => sum + count, 0)
   if (parameters <= maxParameters) return
   const gigabytes = ((parameters * bytesPerParameter) / 1e9).toFixed(1)
   throw new TabringError(
     'config.invalid',
-    `exact: expected at most ${maxParameters / 1e6} million parameters, got ${Math.ceil(parameters / 1e6)} million, which take ${gigabytes} GB of host memory on each rank. Use a smaller model, or train without exact.`,
+    `exact: expected at most ${maxParameters / 1e6} million parameters that are trained, got ${Math.ceil(parameters / 1e6)} million, which take ${gigabytes} GB of host memory on each rank. Use a smaller model, or train without exact.`,
   )
 }
 

@@ -65,6 +65,14 @@ export class ExactModel {
         'Use one group of AdamW or Adam without amsgrad (Adam also without weightDecay), or of SGD without dampening, weightDecay and nesterov.',
       )
     const host = optimizer.moveToHost(() => new ExactOptimizer(group.params, settings, group))
+    const unfrozen = group.params.find(
+      (parameter) => parameter.requiresGrad && !host.parameters.includes(parameter),
+    )
+    if (unfrozen)
+      throw notExact(
+        `${unfrozen.title} was frozen when the optimizer's first step was compiled`,
+        'Create a new optimizer, and load the state of this one into it.',
+      )
     const layout = layOut(host.parameters)
     if (host.parameters.every((parameter) => !trace.gradients.has(parameter)))
       throw notExact(

@@ -354,6 +354,12 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     this.assigned = data.length === countElements(this.stateShape) ? markOf(data) : 1
   }
 
+  /** @internal Resolves when a state can be loaded into it. Of what ranks share, all of them call it. */
+  prepareLoad?(): Promise<void>
+
+  /** @internal Throws where contents of a state cannot be its own, before any of the state is loaded. */
+  mustTake?(data: StoredData): void
+
   /** @internal The same of contents in state dicts, of which this tensor may hold a part. */
   assignWhole(whole: Data): void {
     this.receive(this.partOf(whole))

@@ -43,7 +43,10 @@ export class ExactOptimizer {
   /** Of all blocks of all parameters, in order; undefined before any gradient was seen. */
   exponents: Int32Array<ArrayBuffer> | undefined
   readonly #settings: ExactSettings
+  /** Those that are trained, and where each is among all that it was given. */
   readonly #parameters: readonly Parameter[]
+  readonly #numbers: readonly number[]
+  readonly #givenCount: number
   readonly #host: HostUpdate
   /** The parameters' contents, once they have been read from the device. */
   readonly #values: readonly Floats[]
@@ -57,12 +60,15 @@ export class ExactOptimizer {
   /** betas ** steps, by multiplication: engines differ in powers. */
   #powers: [number, number] = [1, 1]
 
-  /** `group`: whose learning rate counts. */
+  /** `given`: frozen ones have no state. `group`: whose learning rate counts. */
   constructor(
-    parameters: readonly Parameter[],
+    given: readonly Parameter[],
     settings: ExactSettings,
     group: { lr: number } = { lr: settings.lr },
   ) {
+    this.#numbers = given.flatMap(({ requiresGrad }, i) => (requiresGrad ? [i] : []))
+    this.#givenCount = given.length
+    const parameters = this.#numbers.map((i) => given[i])
     this.#parameters = parameters
     this.#settings = settings
     this.paramGroups = [group]
@@ -82,6 +88,7 @@ export class ExactOptimizer {
     return this.#steps
   }
 
+  /** Those that are trained. */
   get parameters(): readonly Parameter[] {
     return this.#parameters
   }
@@ -167,11 +174,12 @@ export class ExactOptimizer {
         const { shape } = this.#parameters[i]
         return [name, { shape, data: this.#states[i][at].slice() }]
       })
-    const params = this.#parameters.map((_, i) => i)
-    const updated = params.filter((i) => this.#updated.has(i))
+    const params = Array.from({ length: this.#givenCount }, (_, i) => i)
+    const updated = this.#parameters.map((_, i) => i).filter((i) => this.#updated.has(i))
     const entries = updated.map((i): [number, StateEntry] => {
       const tensors: StateEntry = Object.fromEntries(tensorsOf(i))
-      return [i, settings.kind === 'adamw' ? { step: this.#steps, ...tensors } : tensors]
+      const entry = settings.kind === 'adamw' ? { step: this.#steps, ...tensors } : tensors
+      return [this.#numbers[i], entry]
     })
     return {
       state: Object.fromEntries(entries),
@@ -202,9 +210,10 @@ export class ExactOptimizer {
     const { kind } = this.#settings
     const names = stateNames[kind]
     const known = Object.fromEntries(names.map((name) => [name, true as const]))
-    requireState('exact training', saved, [this.#parameters.length], known, kind === 'adamw')
+    requireState('exact training', saved, [this.#givenCount], known, kind === 'adamw')
     const [group] = saved.param_groups
-    const entries = (group['params'] as readonly number[]).map((at) => saved.state[at])
+    const params = group['params'] as readonly number[]
+    const entries = this.#numbers.map((i) => saved.state[params[i]])
     const refuse = (problem: string) =>
       new TabringError(
         'data.malformed',

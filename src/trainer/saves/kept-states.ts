@@ -86,10 +86,11 @@ export async function keepState(
 }
 
 /** Puts a kept state into the parts of a run whose step has been compiled. */
-export function restoreState(
+export async function restoreState(
   { model, optimizer, scaler, limits }: RunParts,
   kept: KeptState,
-): void {
+): Promise<void> {
+  for (const buffer of model.buffers()) await buffer.prepareLoad?.()
   model.loadStateDict(kept.model)
   optimizer.loadStateDict(kept.optimizer)
   if (kept.scaler) scaler?.loadStateDict(kept.scaler)

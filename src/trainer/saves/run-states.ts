@@ -104,7 +104,7 @@ export class RunStates {
   ): Promise<void> {
     this.#run = run
     const { newest } = this.kept
-    if (newest) restoreState(run.parts, newest)
+    if (newest) await restoreState(run.parts, newest)
     else if (this.#resumed) {
       await this.#resumed.restore(run.parts)
       if (!this.#hasReported) await this.#report(this.#resumed, run.record, differenceFrom)
