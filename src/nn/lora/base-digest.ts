@@ -23,13 +23,18 @@ export class BaseDigest extends ModuleBuffer {
     this.#digest = digest
   }
 
+  /** As it is now, in hexadecimal. */
+  async compute(): Promise<string> {
+    this.#known = await this.#digest()
+    return this.#known
+  }
+
   override async stateOf(): Promise<StoredData> {
-    await this.prepareLoad()
-    return wordsOf(this.#known!)
+    return wordsOf(await this.compute())
   }
 
   override async prepareLoad(): Promise<void> {
-    this.#known = await this.#digest()
+    await this.compute()
   }
 
   override mustTake(data: StoredData): void {

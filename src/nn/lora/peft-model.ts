@@ -12,7 +12,7 @@ import { checkName } from '../module-names.ts'
 import { AdaptedLayer, AdapterSwitch, isAdapted } from './adapted-layer.ts'
 import { BaseDigest } from './base-digest.ts'
 import { type LoraConfig, type LoraSettings, settingsOf } from './config.ts'
-import { isNamed, isOfAdapter, type LinearLayer, layersOf } from './targets.ts'
+import { isNamed, isOfAdapter, type LinearLayer, layersOf, linearLayers } from './targets.ts'
 
 /** The name of a model's first adapter, as in PEFT. */
 export const defaultAdapter = 'default'
@@ -33,6 +33,7 @@ export class PeftModel<M extends Module = Module> extends Module {
   readonly #switch = new AdapterSwitch()
   /** Keys of the base's parameters that are trained too. */
   readonly #alsoTrained = new Set<string>()
+  readonly #digest: BaseDigest
 
   /** Use `getPeftModel`. */
   constructor(base: M) {
@@ -40,7 +41,9 @@ export class PeftModel<M extends Module = Module> extends Module {
     this.baseModel = base
     this.training = base.training
     base.requiresGrad_(false)
-    this.registerBuffer('base_sha256', new BaseDigest(() => this.baseSha256()))
+    const frozen = () => this.#baseParameters().filter(([key]) => !this.#alsoTrained.has(key))
+    this.#digest = new BaseDigest(() => digestOfAll(frozen()))
+    this.registerBuffer('base_sha256', this.#digest)
   }
 
   /** Name of the adapter that calls add; undefined without one. */
@@ -176,8 +179,8 @@ export class PeftModel<M extends Module = Module> extends Module {
   }
 
   /** SHA-256 of the frozen parameters of the base, in hexadecimal. Where ranks hold parts of them, all call it. cost: reads them at first. */
-  async baseSha256(): Promise<string> {
-    return digestOfAll(this.#baseParameters().filter(([key]) => !this.#alsoTrained.has(key)))
+  baseSha256(): Promise<string> {
+    return this.#digest.compute()
   }
 
   protected override saves(key: string, tensor: StoredTensor): boolean {
@@ -264,7 +267,7 @@ export function adapt<M extends Module>(
   settings: Readonly<LoraSettings>,
   layers: ReadonlyMap<string, LinearLayer>,
 ): PeftModel<M> {
-  const adapted = base instanceof PeftModel || [...layers.values()].some(isAdapted)
+  const adapted = base instanceof PeftModel || [...linearLayers(base).values()].some(isAdapted)
   if (adapted)
     throw new TabringError(
       'graph.misuse',
