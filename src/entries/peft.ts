@@ -15,4 +15,4 @@ export {
   saveGgufAdapter,
 } from '../ddp/checkpoint/gguf-adapter.ts'
 export type { LoraConfig, LoraSettings } from '../nn/lora/config.ts'
-export { getPeftModel, PeftModel } from '../nn/lora/peft-model.ts'
+export { getPeftModel, type PeftModel } from '../nn/lora/peft-model.ts'

@@ -260,7 +260,7 @@ def main():
 
 def main_of_all():
     """Every script of this folder that writes a .json file, this one included."""
-    scripts = ["amp", "amp_layers", "attention", "attention_bias", "attention_maps", "attention_masks", "bench", "checkpoint", "clip_norms", "conv", "conv_layers", "corners", "decode", "distributed", "edges", "elementwise", "forms", "images", "input_gradients", "model_file", "modules", "optim", "optim_late", "pooling", "rnn", "sampler", "seeds", "shape", "store", "sync_batch_norm", "torchrun_flags"]
+    scripts = ["amp", "amp_layers", "attention", "attention_bias", "attention_maps", "attention_masks", "bench", "checkpoint", "clip_norms", "conv", "conv_layers", "corners", "decode", "distributed", "edges", "elementwise", "forms", "images", "input_gradients", "lora", "model_file", "modules", "optim", "optim_late", "pooling", "rnn", "sampler", "seeds", "shape", "store", "sync_batch_norm", "torchrun_flags"]
     for script in scripts:
         subprocess.run([sys.executable, FOLDER / f"{script}.py"], check=True)
     main()

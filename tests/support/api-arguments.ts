@@ -291,6 +291,14 @@ export function tensorArguments(name: string, make: Make): unknown[] | undefined
 }
 
 const linear = () => new api.Linear(2, 2)
+/** With the key of a layer that GGUF files have a name for. */
+const feedForward = () =>
+  ['up_proj', 'mlp', '0', 'layers', 'model'].reduce<api.Module>(
+    (inner, name) => new api.ModuleDict({ [name]: inner }),
+    linear(),
+  )
+const adapted = () => api.getPeftModel(feedForward(), { targetModules: ['up_proj'] })
+const adapterFiles = await api.saveAdapter(adapted())
 const parameters = () => linear().parameters()
 const sgd = () => new api.SGD(parameters(), { lr: 0.1 })
 const exponential = () => new api.lrScheduler.ExponentialLR(sgd(), 0.9)
@@ -402,7 +410,12 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   loadCheckpoint: () => [{}, { folder }],
   packCheckpoint: () => [{ epoch: 1 }],
   unpackCheckpoint: () => [checkpointFile, {}],
+  getPeftModel: () => [feedForward(), { targetModules: ['up_proj'] }, 'default'],
+  loadAdapter: () => [feedForward(), adapterFiles, {}],
   loadModel: () => [linear(), modelFile(), {}],
+  saveAdapter: () => [adapted(), {}],
+  saveGgufAdapter: () => [adapted(), { architecture: 'Qwen2ForCausalLM' }, {}],
+  saveMerged: () => [adapted()],
   saveModel: () => [linear(), {}],
   DistributedDataParallel: () => [linear(), {}],
   paramDigest: () => [parameters(), new api.ReferenceRuntime()],

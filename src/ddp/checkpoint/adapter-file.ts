@@ -3,7 +3,7 @@ import { writeSafetensors } from '../../data/safetensors.ts'
 import { readStateDict } from '../../data/torch/state-dict.ts'
 import { addLoaded, readAdapter, type SavedAdapter } from '../../nn/lora/adapter-state.ts'
 import { type LoraSettings, settingsOf } from '../../nn/lora/config.ts'
-import { defaultAdapter, type PeftModel } from '../../nn/lora/peft-model.ts'
+import { defaultAdapter, mustBePeft, type PeftModel } from '../../nn/lora/peft-model.ts'
 import { checkModule, type Module, type StateDict } from '../../nn/module.ts'
 import { clipped } from '../../util/clipped.ts'
 import { DataError } from '../../util/errors.ts'
@@ -104,6 +104,7 @@ function configOf({ settings, factors, isTransposed }: SavedAdapter, isPlain: bo
  * A tensor with several keys is written under the first one, as transformers does. F32.
  */
 export async function saveMerged(model: PeftModel): Promise<Uint8Array<ArrayBuffer>> {
+  mustBePeft('saveMerged', model)
   const seen = new Set<StateDict[string]['data']>()
   const state = Object.entries(await model.mergedState())
   const once = state.filter(([, { data }]) => seen.size < seen.add(data).size)
@@ -133,7 +134,10 @@ export async function loadAdapter<M extends Module>(
 ): Promise<PeftModel<M>> {
   const where = 'loadAdapter'
   checkModule(where, model, 'model')
-  checkArgument(where, 'files', files, isPlain(files), 'an object with the two files by name')
+  const areBoth =
+    isPlain(files) && 'adapter_config.json' in files && 'adapter_model.safetensors' in files
+  const both = 'an object with adapter_config.json and adapter_model.safetensors'
+  checkArgument(where, 'files', files, areBoth, both)
   const known = { adapterName: 'text', isTrainable: 'flag' } as const
   const { adapterName = defaultAdapter, isTrainable = false } = checkOptions(where, options, known)
   checkFlag(where, 'isTrainable', isTrainable)

@@ -6,7 +6,7 @@ import type { Module, StateDict } from '../module.ts'
 import { type LoadableState, requireTensors, stateValues } from '../state-values.ts'
 import { wholeOf } from './adapted-layer.ts'
 import type { LoraSettings } from './config.ts'
-import { adapt, PeftModel } from './peft-model.ts'
+import { adapt, mustBePeft, PeftModel } from './peft-model.ts'
 import { type LinearLayer, linearLayers, sizesOf } from './targets.ts'
 
 /** An adapter's settings and tensors, as files have them. */
@@ -29,8 +29,10 @@ interface Factors {
 export async function readAdapter(
   where: string,
   model: PeftModel,
-  name: string | undefined = model.activeAdapter,
+  adapterName?: string,
 ): Promise<SavedAdapter> {
+  mustBePeft(where, model)
+  const name = adapterName ?? model.activeAdapter
   const settings = model.peftConfig.get(name ?? '')
   if (name === undefined || !settings)
     throw new TabringError(

@@ -75,7 +75,7 @@ export function settingsOf(
   const isPattern = typeof targetModules === 'string' || isOf(targetModules, RegExp)
   if (!isPattern && !isTexts(targetModules))
     throw new ArgumentTypeError(
-      `${where}: targetModules must be a list of names, a pattern or 'all-linear', got ${quoted(targetModules)}. Name the layers that get an adapter, as ['q_proj', 'v_proj'].`,
+      `${where}: config: targetModules must be a list of names, a pattern or 'all-linear', got ${quoted(targetModules)}. Name the layers that get an adapter, as ['q_proj', 'v_proj'].`,
     )
   const isAboveZero = (value: number) => Number.isFinite(value) && value > 0
   checkNumber(where, 'r', given.r, isCount, 'a whole number above 0')

@@ -3,12 +3,11 @@ import type { StoredTensor } from '../../graph/trace/stored-tensor.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
-import { quoted } from '../../util/kind-of.ts'
+import { isText, quoted } from '../../util/kind-of.ts'
 import { checkArgument } from '../../util/options.ts'
 import { countArguments } from '../../util/plain-callers.ts'
 import { digestOfAll } from '../contents-digest.ts'
 import { checkModule, Module, type StateDict } from '../module.ts'
-import { checkName } from '../module-names.ts'
 import { AdaptedLayer, AdapterSwitch, isAdapted } from './adapted-layer.ts'
 import { BaseDigest } from './base-digest.ts'
 import { type LoraConfig, type LoraSettings, settingsOf } from './config.ts'
@@ -78,7 +77,7 @@ export class PeftModel<M extends Module = Module> extends Module {
     settings: Readonly<LoraSettings>,
     layers: ReadonlyMap<string, LinearLayer>,
   ): void {
-    checkName(where, name)
+    checkAdapterName(where, name)
     const refuse = (problem: string) => new TabringError('graph.misuse', `${where}: ${problem}`)
     if (this.#settings.has(name))
       throw refuse(`the model has an adapter ${quoted(name)} already. Choose another name.`)
@@ -240,6 +239,18 @@ export class PeftModel<M extends Module = Module> extends Module {
   }
 }
 
+/** errors: a TypeError for a name that no key can have. */
+function checkAdapterName(where: string, name: string): void {
+  const isName = isText(name) && /^[^.]+$/.test(name)
+  checkArgument(where, 'adapterName', name, isName, 'a name without dots')
+}
+
+/** errors: a TypeError for anything but a model of `getPeftModel`. */
+export function mustBePeft(where: string, model: PeftModel): void {
+  const isOne = model instanceof PeftModel
+  checkArgument(where, 'model', model, isOne, 'what getPeftModel returned, and not its wrapper')
+}
+
 /**
  * Freezes `model` and adds an adapter to its linear layers; returns the model with it. Like peft.get_peft_model with a LoraConfig.
  *
@@ -273,7 +284,7 @@ export function adapt<M extends Module>(
       'graph.misuse',
       `${where}: the model has adapters already. Call addAdapter of it for another one.`,
     )
-  checkName(where, name)
+  checkAdapterName(where, name)
   const model = new PeftModel(base)
   model.addTo(where, name, settings, layers)
   model.setAdapter(name)

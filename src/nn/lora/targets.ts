@@ -62,7 +62,7 @@ export function layersOf(
   if (lost !== undefined || chosen.length === 0)
     throw new TabringError(
       'graph.misuse',
-      `${where}: targetModules: ${lost === undefined ? 'the list is empty' : `no layer has the name ${quoted(lost)}`}. The linear layers are ${clipped(shortened(paths), 600) || 'none'}.`,
+      `${where}: targetModules: ${lost === undefined ? 'the list is empty' : `no layer of the model has the name ${quoted(lost)}`}. The linear layers are ${clipped(shortened(paths), 600) || 'none'}.`,
     )
   const other = chosen.find(([, module]) => !isLinear(module))
   if (other)

@@ -61,7 +61,7 @@ describe('targets', () => {
 
   test('that name nothing, or no linear layer, are an error that lists the linear layers', () => {
     expect(() => getPeftModel(tokens(), targets(['c_attn', 'q_proj']))).toThrow(
-      'getPeftModel: targetModules: no layer has the name "q_proj". The linear layers are transformer.h.*.attn.c_attn, transformer.h.*.attn.c_proj, transformer.h.*.mlp.c_fc, transformer.h.*.mlp.c_proj.',
+      'getPeftModel: targetModules: no layer of the model has the name "q_proj". The linear layers are transformer.h.*.attn.c_attn, transformer.h.*.attn.c_proj, transformer.h.*.mlp.c_fc, transformer.h.*.mlp.c_proj.',
     )
     expect(() => getPeftModel(mlp(), targets('c_attn'))).toThrow(
       /no layer .* "c_attn".*are 0, 2, 4/,
