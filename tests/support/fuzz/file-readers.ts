@@ -25,10 +25,12 @@ import { CharTokenizer } from '../../../src/data/text.ts'
 import { readTorch } from '../../../src/data/torch/read-torch.ts'
 import { writeTorch } from '../../../src/data/torch/write-torch.ts'
 import { writeZip, ZipArchive } from '../../../src/data/zip.ts'
+import { loadAdapter, saveAdapter } from '../../../src/ddp/checkpoint/adapter-file.ts'
 import { packCheckpoint, unpackCheckpoint } from '../../../src/ddp/checkpoint/checkpoint-file.ts'
 import { loadModel, saveModel } from '../../../src/ddp/checkpoint/model-file.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { Linear } from '../../../src/nn/layers.ts'
+import { getPeftModel } from '../../../src/nn/lora/peft-model.ts'
 import { Sequential } from '../../../src/nn/module.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
 import { GradScaler } from '../../../src/optim/grad-scaler.ts'
@@ -180,6 +182,10 @@ const parts = () => {
   return { model, optimizer, scheduler, scaler: new GradScaler() }
 }
 const onDifferences = () => undefined
+
+/** What an adapter's files are for. */
+const base = () => new Sequential(new Linear(3, 4), new Linear(4, 2))
+const adapterFiles = () => saveAdapter(getPeftModel(base(), { targetModules: ['0', '1'], r: 2 }))
 
 /** Files in memory, one of which is the fuzzed one. */
 function folderWith(name: string, contents: Uint8Array<ArrayBuffer>) {
@@ -439,6 +445,22 @@ export const fileReaders: readonly FileReader[] = [
     repair: repairedTensors,
     mutate: withOtherHeader,
     read: (bytes, draw) => loadModel(parts().model, bytes, { strict: draw.isOneIn(2) }),
+  },
+  {
+    name: 'settings of an adapter',
+    form: 'json',
+    codes: /^(data|config)\./,
+    seeds: async () => [(await adapterFiles())['adapter_config.json']],
+    read: async (bytes) =>
+      loadAdapter(base(), { ...(await adapterFiles()), 'adapter_config.json': bytes }),
+  },
+  {
+    name: 'adapter',
+    form: 'bytes',
+    seeds: async () => [(await adapterFiles())['adapter_model.safetensors']],
+    mutate: withOtherHeader,
+    read: async (bytes) =>
+      loadAdapter(base(), { ...(await adapterFiles()), 'adapter_model.safetensors': bytes }),
   },
   {
     name: 'checkpoint',

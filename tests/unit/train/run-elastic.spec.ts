@@ -16,8 +16,11 @@ import { randomLayers } from '../../../src/graph/trace/random.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
 import { getRngState, manualSeed } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
+import { getPeftModel } from '../../../src/nn/lora/peft-model.ts'
+import { Sequential } from '../../../src/nn/module.ts'
 import { GpuError, PeerError } from '../../../src/util/errors.ts'
 import { injectedName } from '../../../src/util/injected.ts'
+import { factorsOf } from '../../support/golden-lora.ts'
 import { destroyRings, ringOf } from '../../support/process-ring.ts'
 
 /** What a launcher puts into the page, played by a test. */
@@ -81,6 +84,22 @@ test('runElastic restores the parameters and the random state of the commit', as
     if (!restored) throw new PeerError('peer.lost', 'rank 1 is lost')
   })
   expect(seen[1]).toEqual(seen[0])
+})
+
+test('runElastic keeps the adapter of a model alone, and restores it where the base is the same', async () => {
+  const seen: number[][] = []
+  await run(async ({ restore, commit }) => {
+    manualSeed(3)
+    const model = getPeftModel(new Sequential(new Linear(2, 2)), { targetModules: ['0'] })
+    const restored = await restore({ model })
+    const [, b] = factorsOf(model)[1]
+    seen.push([...(await b.read())])
+    if (restored) return
+    b.assign(new Float32Array(b.count).fill(7))
+    await commit({ model })
+    throw new PeerError('peer.lost', 'rank 1 is lost')
+  })
+  expect(seen).toEqual([new Array(16).fill(0), new Array(16).fill(7)])
 })
 
 test('runElastic ends a wait in the group as soon as the launcher says that a rank is lost', async () => {
