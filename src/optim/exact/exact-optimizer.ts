@@ -129,7 +129,7 @@ export class ExactOptimizer {
   }
 
   /**
-   * Updates parameter `i`, on the host and on the device, by what all ranks have summed. `count`: the samples in it, a float32; more clips.
+   * Updates parameter `i` of those that are trained, on the host and on the device, by what all ranks have summed. `count`: the samples in it, a float32; more clips.
    *
    * `exponents`: of the blocks of this parameter, by which the sums were encoded.
    */

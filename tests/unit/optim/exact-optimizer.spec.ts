@@ -53,9 +53,11 @@ describe.each(['adamw', 'sgd'] as const)('ExactOptimizer with %s', (kind) => {
     const before = await own.stateDict()
     await own.read()
     own.begin()
-    own.update(1, Int32Array.of(1, 2, 3, 4), Int32Array.of(8), 1)
+    own.update(0, Int32Array.of(1, 2, 3, 4), Int32Array.of(8), 1)
     const { state, param_groups } = await own.stateDict()
     expect(Object.keys(state)).toEqual(['1'])
+    // The frozen weight of 12 elements has no moments.
+    expect(own.moments[0]).toHaveLength(4)
 
     const other = new ExactOptimizer(tower().parameters(), settings[kind])
     other.loadStateDict({ state, param_groups })
@@ -70,7 +72,7 @@ describe.each(['adamw', 'sgd'] as const)('ExactOptimizer with %s', (kind) => {
       await optimizer.read()
       for (const sum of [3, -7]) {
         optimizer.begin()
-        optimizer.update(1, Int32Array.of(1, sum, 3, 4), Int32Array.of(24), 3)
+        optimizer.update(0, Int32Array.of(1, sum, 3, 4), Int32Array.of(24), 3)
       }
       return { ...(await optimizer.stateDict()), values: await optimizer.read() }
     }

@@ -43,9 +43,10 @@ test('exact refuses a SyncBatchNorm by its path', () => {
 
 test('exact refuses a model of more than 50 million parameters and says what memory it would take', () => {
   const model = new Linear(1, 1)
-  model.parameters = () => [{ count: 60e6 } as Parameter]
+  const parameters = [true, false].map((requiresGrad) => ({ count: 60e6, requiresGrad }))
+  model.parameters = () => parameters as Parameter[]
   expect(() => mustFit(model)).toThrow(
-    'exact: expected at most 50 million parameters, got 60 million, which take 4.1 GB of host memory on each rank. Use a smaller model, or train without exact.',
+    'exact: expected at most 50 million parameters that are trained, got 60 million, which take 4.1 GB of host memory on each rank. Use a smaller model, or train without exact.',
   )
 })
 
@@ -192,6 +193,20 @@ test.each<[string, RegExp, Step, CompileOptions?]>([
 ])('compile refuses %s with exact', async (_, message, step, options) => {
   const runtime = new ReferenceRuntime()
   await expect(compile(step(wrapped()), types, { runtime, ...options })).rejects.toThrow(message)
+})
+
+test('compile refuses with exact a parameter that was frozen in the first step', async () => {
+  const model = wrapped()
+  const [weight] = model.parameters()
+  weight.requiresGrad = false
+  const step = stepOf(adamw)(model)
+  const runtime = new ReferenceRuntime()
+  const program = await compile(step, types, { runtime })
+  program.destroy()
+  weight.requiresGrad = true
+  await expect(compile(step, types, { runtime })).rejects.toThrow(
+    /^exact: "module\.weight" was frozen when the optimizer's first step was compiled\. Create a new/,
+  )
 })
 
 test('exact refuses a device that was opened with relaxedMadd, whatever the switch is later', async () => {
