@@ -42,7 +42,7 @@ render(
     <PageTop home={home} tagline="Class" />
     <main class="class">
       <section class="class-about">
-        <h2>Five lessons on how machines learn together</h2>
+        <h2 class="display">Five lessons on how machines learn together</h2>
         <p>
           Each opens a page that runs the real thing. Read the idea, say what you think will happen,
           then try it: a tick comes when you have reached a goal. Lessons 2 and 4 need others, or

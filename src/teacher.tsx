@@ -85,7 +85,7 @@ render(
     <PageTop home={home} tagline="For teachers" />
     <main class="class">
       <section class="class-about">
-        <h2>Five lessons of ten minutes</h2>
+        <h2 class="display">Five lessons of ten minutes</h2>
         <p>
           Pupils open <a href="../">the course</a> on their own computers; nothing is installed, and
           nothing leaves the room. To serve it in your network, start it with{' '}

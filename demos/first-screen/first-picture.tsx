@@ -1,5 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { useInView } from '../../src/ui/demo/use-in-view.ts'
+import { hueOf } from '../../src/ui/parts/hue.ts'
+import { Named } from '../../src/ui/parts/named.tsx'
 import { ArrowHead } from '../../src/ui/ring/arrow-head.tsx'
 import { Chunks } from '../../src/ui/ring/chunks.tsx'
 import { Edge } from '../../src/ui/ring/edge.tsx'
@@ -33,7 +35,9 @@ export function FirstPicture() {
   return (
     <div ref={place}>
       <Ring view={shown} />
-      <p class="first-words">{shown.words}</p>
+      <p class="first-words">
+        <Named text={shown.words} hues={huesOf(shown)} />
+      </p>
       <p class="first-progress">
         {!shown.hasFailed && (
           <button type="button" onClick={() => setStopped(!isStopped)}>
@@ -88,7 +92,9 @@ function Ring({ view }: { view: FirstRunView }) {
         const use = uses[from]
         const isCut = isGone || seats[(from + 1) % size].isGone
         return use?.chunks > 0 && !isCut && !view.isPaused ? (
-          <Chunks key={name} {...arcOf(from, size, seatRadius)} use={use} />
+          <div key={name} class="hued" style={hueOfSeat(name)}>
+            <Chunks {...arcOf(from, size, seatRadius)} use={use} />
+          </div>
         ) : null
       })}
       <div class="first-plane">
@@ -108,7 +114,7 @@ function SeatView({ seat, rank, size }: { seat: Seat; rank: number; size: number
   const style = {
     left: `${(100 * (x - left)) / width}%`,
     top: `${(100 * (y - top)) / height}%`,
-    '--hue': `var(--run-${(name.charCodeAt(0) - 65) % 6})`,
+    ...hueOfSeat(name),
   }
   return (
     <div class="first-seat" data-gone={isGone} style={style} aria-hidden="true">
@@ -117,6 +123,12 @@ function SeatView({ seat, rank, size }: { seat: Seat; rank: number; size: number
     </div>
   )
 }
+
+/** `A` has the first colour. */
+const hueOfSeat = (name: string) => hueOf(name.charCodeAt(0) - 65)
+
+const huesOf = ({ seats }: FirstRunView) =>
+  new Map(seats.map(({ name }) => [name, hueOfSeat(name)['--hue']]))
 
 function labelOf({ seats, step, totalSteps }: FirstRunView): string {
   const names = seats.filter(({ isGone }) => !isGone).map(({ name }) => name)

@@ -9,6 +9,8 @@ interface FramedProps {
   /** The shape of the frame. */
   shape: { readonly width: number; readonly height: number }
   title: string
+  /** Colour of the rank that it is of, for `--hue`. */
+  hue?: string | undefined
   /** Under it. */
   note?: ComponentChildren
   instead?: string
@@ -19,7 +21,7 @@ interface FramedProps {
 }
 
 /** One picture in its frame; all frames of one shape are equally large. */
-export function Framed({ picture, shape, title, note, instead, band, lit }: FramedProps) {
+export function Framed({ picture, shape, title, hue, note, instead, band, lit }: FramedProps) {
   const canvas = useRef<HTMLCanvasElement>(null)
   useLayoutEffect(() => {
     if (!picture || !canvas.current) return
@@ -62,7 +64,9 @@ export function Framed({ picture, shape, title, note, instead, band, lit }: Fram
         )}
       </div>
       <figcaption>
-        <b>{title}</b>
+        <b class={hue && 'hue-dot'} style={hue && { '--hue': hue }}>
+          {title}
+        </b>
         {note !== undefined && <span class="quiet">{note}</span>}
       </figcaption>
     </figure>

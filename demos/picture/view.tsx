@@ -279,6 +279,7 @@ function OfRank({ rank, everyMs, original, ...props }: OfRankProps) {
         {...(failure && { note: failure })}
         shape={original ?? square}
         title={`rank ${rank}`}
+        hue={props.hues[rank]}
       />
     </div>
   )

@@ -211,13 +211,15 @@ interface LiveProps extends ViewProps {
 
 /** The boundary of a run's model as it learns; of each model, where the ranks of this tab train different ones. */
 function Planes(props: LiveProps) {
-  const { apart, queryOn } = props
+  const { apart, hues, queryOn } = props
   if (apart.length === 0) return <LivePlane {...props} />
   return (
     <div class="ranks">
       {apart.map((rank) => (
         <figure key={rank}>
-          <figcaption>rank {rank}</figcaption>
+          <figcaption class="hue-dot" style={{ '--hue': hues[rank] }}>
+            rank {rank}
+          </figcaption>
           <LivePlane {...props} query={queryOn(rank)} everyMs={250 * apart.length} />
         </figure>
       ))}

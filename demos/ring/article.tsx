@@ -1,4 +1,5 @@
-import { Article, Drawing, hueOf } from '../../src/ui/demo/article.tsx'
+import { Article, Drawing } from '../../src/ui/demo/article.tsx'
+import { hueOf } from '../../src/ui/parts/hue.ts'
 import { Term } from '../../src/ui/parts/term.tsx'
 
 const ranks = 4

@@ -1,4 +1,5 @@
 import { Component } from 'preact'
+import { hueCount, hueOf } from '../../src/ui/parts/hue.ts'
 import { Panel } from '../../src/ui/parts/panel.tsx'
 import { type Moment, nothingHeld, seenAt } from './moment.ts'
 import type { HeldRun, Story } from './story.ts'
@@ -31,7 +32,9 @@ export function HeldRows({ story, moment }: { story: Story; moment: Moment }) {
         <tbody>
           {held.map((row, rank) => (
             <tr key={rank}>
-              <th scope="row">{rank}</th>
+              <th scope="row" class="hue-text" style={hueOf(rank)}>
+                {rank}
+              </th>
               {row.map((history, chunk) => (
                 <HeldCell
                   key={chunk}
@@ -92,8 +95,10 @@ class HeldCell extends Component<CellProps> {
     return (
       <td data-new={isNew} data-whole={isWhole} data-wrong={isWhole && isWrong}>
         <svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">
-          <path class="all" d={fields(runs, size, true)} />
-          <path class="some" d={fields(runs, size, false)} />
+          <path class="all" d={fields(runs, size, null)} />
+          {hues.slice(0, size).map((hue) => (
+            <path key={hue} class="some" style={hueOf(hue)} d={fields(runs, size, hue)} />
+          ))}
         </svg>
         {isWhole && isWrong && (
           <span class="cross" aria-hidden="true">
@@ -116,8 +121,10 @@ class HeldCell extends Component<CellProps> {
   }
 }
 
-/** The fields of the ranks that are in it; for parts with all of them one field without gaps. In a square of 100. */
-function fields(runs: readonly HeldRun[], size: number, isWhole: boolean): string {
+const hues = Array.from({ length: hueCount }, (_, at) => at)
+
+/** The fields of the ranks of one colour that are in it; for null, of the parts that have all ranks, each without gaps. In a square of 100. */
+function fields(runs: readonly HeldRun[], size: number, hue: number | null): string {
   const columns = size > sideBySide ? Math.ceil(Math.sqrt(size)) : size
   const rows = Math.ceil(size / columns)
   let d = ''
@@ -128,13 +135,14 @@ function fields(runs: readonly HeldRun[], size: number, isWhole: boolean): strin
     begin = end
     const held = ranksIn(ranks, size)
     const isAll = held.length === size
-    if (isAll !== isWhole) continue
+    if (isAll !== (hue === null)) continue
     if (isAll) {
       d += `M${left} 0h${width}v100h${-width}z`
       continue
     }
     const [w, h] = [width / columns, 100 / rows]
     for (const rank of held) {
+      if (rank % hueCount !== hue) continue
       const x = left + w * (rank % columns) + 0.08 * w
       const y = h * Math.floor(rank / columns) + 0.08 * h
       d += `M${x} ${y}h${0.84 * w}v${0.84 * h}h${-0.84 * w}z`

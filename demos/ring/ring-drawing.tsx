@@ -1,4 +1,5 @@
 import { formatBytes } from '../../src/ui/parts/format.ts'
+import { hueOf } from '../../src/ui/parts/hue.ts'
 import { Panel } from '../../src/ui/parts/panel.tsx'
 import { ArrowHead } from '../../src/ui/ring/arrow-head.tsx'
 import { LinkTable } from './counts.tsx'
@@ -81,7 +82,7 @@ export function RingDrawing({ story, moment }: { story: Story; moment: Moment })
         {Array.from({ length: size }, (_, rank) => {
           const { x, y } = at(angleOf(rank, size), radiusOf(size))
           return (
-            <g key={rank} class="node" transform={`translate(${x} ${y})`}>
+            <g key={rank} class="node" style={hueOf(rank)} transform={`translate(${x} ${y})`}>
               <circle r={nodeRadius} />
               <text dy="0.35em" style={{ fontSize: `${nodeRadius * 0.85}px` }}>
                 {rank}

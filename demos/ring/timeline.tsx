@@ -1,4 +1,5 @@
 import { Component } from 'preact'
+import { hueOf } from '../../src/ui/parts/hue.ts'
 import { Panel } from '../../src/ui/parts/panel.tsx'
 import type { DataMessage } from './recorder.ts'
 import type { Story } from './story.ts'
@@ -18,7 +19,9 @@ export function Timeline({ story, ms, onSeek }: TimelineProps) {
       <div class="timeline">
         <ol class="lane-names" aria-hidden="true">
           {Array.from({ length: settings.ranks }, (_, rank) => (
-            <li key={rank}>{rank}</li>
+            <li key={rank} class="hue-text" style={hueOf(rank)}>
+              {rank}
+            </li>
           ))}
         </ol>
         <div class="lanes">

@@ -1,5 +1,6 @@
 import { useMemo } from 'preact/hooks'
 import { formatMs } from '../../src/ui/parts/format.ts'
+import { hueOf } from '../../src/ui/parts/hue.ts'
 import { Panel } from '../../src/ui/parts/panel.tsx'
 import { usePlayer } from '../../src/ui/parts/use-player.ts'
 import type { Settings } from './settings.ts'
@@ -56,7 +57,9 @@ export function Stages({ settings }: { settings: Settings }) {
       <div class="stages" aria-hidden="true">
         {running.map((task, stage) => (
           <div key={stage} class="stage" data-kind={task?.kind ?? 'idle'}>
-            <span class="stage-name">stage {stage}</span>
+            <span class="stage-name hue-dot" style={hueOf(stage)}>
+              stage {stage}
+            </span>
             <span class="stage-task">
               {task ? `${task.kind === 'forward' ? 'F' : 'B'}${task.microBatch}` : 'idle'}
             </span>

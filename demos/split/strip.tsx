@@ -1,3 +1,5 @@
+import { hueOf } from '../../src/ui/parts/hue.ts'
+
 export interface StripSpan {
   readonly kind: 'forward' | 'backward' | 'optimizer'
   /** In it, where there is room: the micro-batch. */
@@ -24,7 +26,9 @@ export const Strip = ({ words, lanes, lengthMs, ms }: StripProps) => (
   <div class="split-strip" role="img" aria-label={words}>
     {lanes.map((spans, device) => (
       <div key={device} class="split-lane">
-        <span class="lane-name">{device}</span>
+        <span class="lane-name hue-text" style={hueOf(device)}>
+          {device}
+        </span>
         <div class="lane">
           {spans.map(({ kind, label, fromMs, toMs }) => (
             <span

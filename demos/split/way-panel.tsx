@@ -1,4 +1,5 @@
 import { formatBytes, formatMs } from '../../src/ui/parts/format.ts'
+import { hueOf } from '../../src/ui/parts/hue.ts'
 import { Panel } from '../../src/ui/parts/panel.tsx'
 import { Strip, type StripSpan } from './strip.tsx'
 import type { WayState } from './use-training.ts'
@@ -47,7 +48,9 @@ export function WayPanel({ state }: { state: WayState }) {
         <tbody>
           {devices.map((device, at) => (
             <tr key={at}>
-              <th scope="row">{at}</th>
+              <th scope="row" class="hue-text" style={hueOf(at)}>
+                {at}
+              </th>
               <td class="number">{formatBytes(device.parameters)}</td>
               <td class="number">
                 {formatBytes(device.plan)}

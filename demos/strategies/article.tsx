@@ -1,4 +1,5 @@
-import { Article, Drawing, hueOf, lineThrough } from '../../src/ui/demo/article.tsx'
+import { Article, Drawing, lineThrough } from '../../src/ui/demo/article.tsx'
+import { hueOf } from '../../src/ui/parts/hue.ts'
 import { Term } from '../../src/ui/parts/term.tsx'
 
 /** A curve that falls, drawn over this width. */

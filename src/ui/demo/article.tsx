@@ -39,9 +39,6 @@ export const Drawing = ({ title, caption, height, children }: DrawingProps) => (
   </figure>
 )
 
-/** The colour of a rank, or of another thing that is one of several. */
-export const hueOf = (rank: number) => ({ '--hue': `var(--run-${rank % 6})` })
-
 /** Returns the `d` of a line through places. */
 export const lineThrough = (places: readonly (readonly [x: number, y: number])[]): string =>
   `M${places.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join('L')}`

@@ -1,7 +1,8 @@
-import { useState } from 'preact/hooks'
+import { useMemo, useState } from 'preact/hooks'
 import { Panel } from '../parts/panel.tsx'
 import { useLoaded } from '../parts/use-loaded.ts'
 import type { Acts } from '../state/acts.ts'
+import { huesOf } from '../state/hues.ts'
 import {
   canChange,
   canSet,
@@ -48,6 +49,10 @@ function Demo({ snapshot, acts, views, name }: DemoProps) {
   const query: Query = (query, input) => acts.query(query, input, undefined, whose)
   const { answer } = useQuery({ run, query, whose }, 'part', null, { isIdle: !isShared })
   const part = isShared ? answer : null
+  const hues = useMemo(
+    () => run?.members.map(huesOf(snapshot)) ?? [],
+    [snapshot.lobby, run?.members],
+  )
   const { title, sentence } = snapshot.experiments.metaOf(name)
   return (
     <Panel id="demo" title={title}>
@@ -68,6 +73,7 @@ function Demo({ snapshot, acts, views, name }: DemoProps) {
           isOthers={!isSetting && !isRunning(snapshot) && hasRun(snapshot)}
           set={acts.set}
           apart={ranksApart(snapshot.run)}
+          hues={hues}
           queryOn={(rank) => (query, input) => acts.query(query, input, rank)}
           give={(bytes, text, samples) => acts.give(name, bytes, text, samples)}
           refuseLink={() => acts.damagedInLink(name)}

@@ -26,6 +26,8 @@ export interface ViewProps {
   readonly part: QueryAnswer | null
   /** Ranks of this tab whose models differ: all of them where they train without an exchange; none where one is as good as all. */
   readonly apart: readonly number[]
+  /** By rank of the run: its colour, for `--hue`. */
+  readonly hues: readonly string[]
   /** As `query`, on another rank of this tab. */
   readonly queryOn: (rank: number) => Query
   /**

@@ -1,6 +1,7 @@
 import type { LiveKey, TrainConfig } from '../../trainer/settings/config.ts'
 import { CopyButton } from '../parts/copy-button.tsx'
 import { LiveField } from '../parts/live-field.tsx'
+import { Named } from '../parts/named.tsx'
 import { Panel } from '../parts/panel.tsx'
 import { describeSetting, ranksOf, transportOf } from '../settings/draft.ts'
 import {
@@ -12,6 +13,7 @@ import {
   settings,
 } from '../settings/list.ts'
 import type { Acts } from '../state/acts.ts'
+import { huesByName } from '../state/hues.ts'
 import {
   canChange,
   checkedDraft,
@@ -42,7 +44,12 @@ export function Experiment({ snapshot, acts }: { snapshot: Snapshot; acts: Acts 
       {config ? (
         <>
           {isChoosing && (
-            <p class="quiet">{`${makerName(snapshot)} is choosing the settings. So far:`}</p>
+            <p class="quiet">
+              <Named
+                text={`${makerName(snapshot)} is choosing the settings. So far:`}
+                hues={huesByName(snapshot)}
+              />
+            </p>
           )}
           <ExperimentTable snapshot={snapshot} acts={acts} config={config} />
         </>

@@ -42,7 +42,7 @@ export function FirstScreen({
   return (
     <div class="first">
       <section class="first-say" aria-label="Begin">
-        <h2>Open tabs. They train one network together.</h2>
+        <h2 class="display">Open tabs. They train one network together.</h2>
         <p>
           Each tab is a rank: its GPU or processor computes a share of every step, and the tabs add
           up their gradients around a ring. There is nothing to install, and no server computes.

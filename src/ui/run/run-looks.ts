@@ -1,7 +1,9 @@
+import { hueCount, hueName } from '../parts/hue.ts'
+
 /**
  * How the lines of several runs look: by colour and by dashes, so that nobody needs colours to distinguish them.
  *
- * Colours are the variables --run-0 to --run-5 of the page's theme (Okabe and Ito's, darkened or lightened for contrast).
+ * Colours are those of `parts/hue.ts`.
  */
 export interface RunLook {
   readonly colour: string
@@ -17,10 +19,9 @@ const dashes: readonly (readonly number[])[] = [
   [16, 4],
   [6, 2, 2, 2, 2, 2],
 ]
-const colours = 6
 
 /** Each of the first 36 is another pair of colour and dashes; the first six differ in both. */
 export const lookOf = (slot: number): RunLook => ({
-  colour: `--run-${slot % colours}`,
-  dash: dashes[(slot + Math.floor(slot / colours)) % dashes.length],
+  colour: hueName(slot),
+  dash: dashes[(slot + Math.floor(slot / hueCount)) % dashes.length],
 })

@@ -13,7 +13,7 @@ export function Understood({ snapshot }: { snapshot: Snapshot }) {
   return (
     <section class="understood" aria-label="What the network can do">
       <p>
-        {number && <strong>{number}</strong>} <span>{words}</span>
+        {number && <strong class="display">{number}</strong>} <span>{words}</span>
       </p>
       <p class="quiet">{note}</p>
     </section>

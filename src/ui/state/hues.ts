@@ -1,33 +1,44 @@
 import type { LobbyMember } from '../../peer/room/messages.ts'
+import { hueCount, hueName } from '../parts/hue.ts'
 import { everyone } from './room-facts.ts'
 import type { Snapshot } from './snapshot.ts'
-
-/** Colours of people, of which theme/base.css has as many (`--run-0` and so on). */
-const count = 6
 
 type Person = Pick<LobbyMember, 'id' | 'tab'>
 
 /** Names a tab: its ranks are one person's. */
 export const personOf = ({ tab, id }: Person): string => tab ?? id
 
+type Ranks = Pick<Snapshot, 'lobby' | 'run'>
+
 /**
- * The colour of each person in the room and in its run, for `--hue`: by the id, so that most are the same on every tab, and few change when
+ * The colour of each rank in the room and in its run, for `--hue`: by the id, so that most are the same on every tab, and few change when
  * somebody leaves. As long as there are enough colours, each has another. Where two ids give one, tabs that know others may differ.
  */
-export function huesOf({ lobby, run }: Pick<Snapshot, 'lobby' | 'run'>): (who: Person) => string {
-  const people = new Set([...everyone(lobby), ...(run?.members ?? [])].map(personOf))
+export function huesOf(ranks: Ranks): (who: Pick<Person, 'id'>) => string {
+  const ids = new Set(membersOf(ranks).map(({ id }) => id))
   const slots = new Map<string, number>()
-  const taken = Array<number>(count).fill(0)
-  for (const person of people) {
-    const first = Number.parseInt(person.slice(-4), 16) % count || 0
+  const taken = Array<number>(hueCount).fill(0)
+  for (const id of ids) {
+    const first = Number.parseInt(id.slice(-4), 16) % hueCount || 0
     const fewest = Math.min(...taken)
     let slot = first
-    while (taken[slot] > fewest) slot = (slot + 1) % count
+    while (taken[slot] > fewest) slot = (slot + 1) % hueCount
     taken[slot]++
-    slots.set(person, slot)
+    slots.set(id, slot)
   }
-  return (who) => `var(--run-${slots.get(personOf(who)) ?? 0})`
+  return ({ id }) => `var(${hueName(slots.get(id) ?? 0)})`
 }
+
+/** The same by name, for texts: of names that no two have, and that are more than a letter. */
+export function huesByName(ranks: Ranks): ReadonlyMap<string, string> {
+  const all = membersOf(ranks)
+  const isOnly = ({ id, name }: (typeof all)[number]) =>
+    name.length > 1 && all.every((other) => other.name !== name || other.id === id)
+  const hueOf = huesOf(ranks)
+  return new Map(all.filter(isOnly).map((member) => [member.name, hueOf(member)]))
+}
+
+const membersOf = ({ lobby, run }: Ranks) => [...everyone(lobby), ...(run?.members ?? [])]
 
 /** One or two letters for a name: `A` for Ada, `AL` for Ada Lovelace. */
 export function initialsOf(name: string): string {

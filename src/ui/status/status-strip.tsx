@@ -1,10 +1,13 @@
+import { useMemo } from 'preact/hooks'
 import { SaveAct, SaveNote } from '../checkpoints/save-act.tsx'
 import { SettingsError, settingsErrorId } from '../experiment/settings-error.tsx'
 import { formatSeconds } from '../parts/format.ts'
+import { Named } from '../parts/named.tsx'
 import { StatusDot } from '../parts/status-dot.tsx'
 import { useLoaded } from '../parts/use-loaded.ts'
 import { DownloadAct, DownloadNote } from '../run/download-act.tsx'
 import type { Acts } from '../state/acts.ts'
+import { huesByName } from '../state/hues.ts'
 import { ratesOf } from '../state/rates.ts'
 import {
   canStart,
@@ -39,7 +42,8 @@ interface StatusStripProps {
 /** Where the tab stands in one sentence, and what to do now, always in the same place. */
 export function StatusStrip({ snapshot, acts, isShort = false }: StatusStripProps) {
   const { tone, title, text, short, more } = statusOf(snapshot)
-  const { run, refusal } = snapshot
+  const { run, refusal, lobby } = snapshot
+  const hues = useMemo(() => huesByName({ lobby, run }), [lobby, run?.members])
   // Where one button takes the place of another in a pause, too, clicks are taken as late.
   const focus = useStripFocus(isRunning(snapshot), isShort && run?.paused != null)
   return (
@@ -57,10 +61,12 @@ export function StatusStrip({ snapshot, acts, isShort = false }: StatusStripProp
           {/* Titles change rarely enough to be read out; the sentence counts steps. */}
           <h2 ref={focus.heading} tabIndex={-1} aria-labelledby="status-title">
             <span role="status" id="status-title">
-              {title}
+              <Named text={title} hues={hues} />
             </span>
           </h2>
-          <p>{asSentence((isShort && short) || text)}</p>
+          <p>
+            <Named text={asSentence((isShort && short) || text)} hues={hues} />
+          </p>
         </div>
         <MainAct {...{ snapshot, acts, isShort }} isSettling={focus.isSettling} />
       </div>
@@ -159,7 +165,10 @@ function MainAct({ snapshot, acts, isShort, isSettling }: MainActProps) {
       return (
         <>
           {!canStop(snapshot) && (
-            <p class="quiet who-can">Only {nameInCharge(snapshot)} can pause or stop the run.</p>
+            <p class="quiet who-can">
+              Only <Named text={nameInCharge(snapshot)} hues={huesByName(snapshot)} /> can pause or
+              stop the run.
+            </p>
           )}
           {hasActs && (
             <div key="guest" class="main-acts" {...group}>
