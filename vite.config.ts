@@ -1,24 +1,16 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { defineConfig } from 'vite'
-import { allDemos } from './demos/all-demos.ts'
-import { docsInputs, docsPages } from './node/docs-pages.ts'
 import { forPage, forWorkers } from './node/left-out.ts'
+import { siteInputs, sitePages } from './node/site-pages.ts'
 import { tabring } from './node/vite-plugin.ts'
 
-/** Every page at the top level that is there, and each demo's own, without which nothing is built. */
+/** Every page at the top level that is there, and the others, which are in no file. */
 const pages = [
-  ...[
-    'index.html',
-    'selftest.html',
-    'bench.html',
-    'tab.html',
-    'demos/index.html',
-    'class/index.html',
-    'class/teacher/index.html',
-  ].filter((page) => existsSync(join(import.meta.dirname, page))),
-  ...docsInputs(),
-  ...Object.keys(allDemos).map((name) => `demos/${name}/index.html`),
+  ...['index.html', 'selftest.html', 'bench.html', 'tab.html'].filter((page) =>
+    existsSync(join(import.meta.dirname, page)),
+  ),
+  ...siteInputs(),
 ]
 
 /** Names of classes stay: errors, and what modules and optimizers say, carry theirs. */
@@ -35,7 +27,7 @@ const checks = { bundlerTimings: false }
 export default defineConfig({
   // Relative addresses: the built pages work under any path.
   base: './',
-  plugins: [tabring(), docsPages(), ...forPage()],
+  plugins: [tabring(), sitePages(), ...forPage()],
   worker: { format: 'es', plugins: forWorkers, rolldownOptions: { output, checks } },
   // Found late, behind a worker's import, they would reload a page that is in a room already.
   optimizeDeps: {

@@ -1,13 +1,10 @@
-import { readFileSync } from 'node:fs'
-import { dirname, join, posix, relative } from 'node:path'
+import { dirname, posix } from 'node:path'
 import { Marked } from 'marked'
 import { gfmHeadingId } from 'marked-gfm-heading-id'
-import type { Plugin } from 'vite'
 import { listPages, type Page, readPage } from './docs.ts'
+import { escaped, type SitePage, upFrom } from './site-page.ts'
 
 /** The pages of docs/ as pages of the site, rendered when it is built. */
-
-const repository = join(import.meta.dirname, '..')
 
 const index: Page = { name: 'index', path: 'README.md', group: '', description: '' }
 
@@ -15,65 +12,17 @@ const index: Page = { name: 'index', path: 'README.md', group: '', description: 
 const addressOf = (path: string): string =>
   path === 'README.md' ? 'index.html' : path.replace(/\.md$/, '.html')
 
-/** By the HTML file that each would be, from the repository's root. */
-const pagesByFile = (): Map<string, Page> =>
-  new Map([index, ...listPages()].map((page) => [`docs/${addressOf(page.path)}`, page]))
+/** The pages by the HTML file that each would be, from the repository's root. */
+export const docsPages = (): [file: string, page: () => SitePage][] =>
+  [index, ...listPages()].map(({ path }) => [`docs/${addressOf(path)}`, () => pageOf(path)])
 
-/** The pages' files for the bundler: none of them exists, the plugin renders them. */
-export const docsInputs = (): string[] => [...pagesByFile().keys()]
-
-/** Returns the plugin that renders pages of docs/ where a build or the development server asks for them. */
-export function docsPages(): Plugin {
-  const pages = pagesByFile()
-  const pageAt = (file: string) => pages.get(relative(repository, file).replaceAll('\\', '/'))
-  return {
-    name: 'tabring:docs',
-    resolveId: (id) => {
-      const file = join(repository, id)
-      return pages.has(id) ? file : pageAt(id) ? id : undefined
-    },
-    load: (id) => {
-      const page = pageAt(id)
-      return page && html(page)
-    },
-    configureServer({ middlewares, transformIndexHtml }) {
-      middlewares.use(({ url = '' }, response, next) => {
-        const path = url
-          .replace(/[?#].*/, '')
-          .replace(/^\//, '')
-          .replace(/\/$/, '/index.html')
-        const page = pages.get(path)
-        if (!page) return next()
-        transformIndexHtml(`/${path}`, html(page)).then((text) => {
-          response.setHeader('Content-Type', 'text/html')
-          response.end(text)
-        }, next)
-      })
-    },
-  }
-}
-
-/** The training page's. */
-const [icon] = /<link\s+rel="icon"[^>]*>/.exec(
-  readFileSync(join(repository, 'index.html'), 'utf8'),
-)!
-
-function html({ path }: Page): string {
+function pageOf(path: string): SitePage {
   const text = readPage(path)
-  const title = /^# (.+)/m.exec(text)?.[1].replaceAll('`', '') ?? 'Docs'
-  const up = '../'.repeat(path.split('/').length)
-  return `<!doctype html>
-<html lang="en">
-  <head>
-    <meta charset="utf-8" />
-    <meta name="viewport" content="width=device-width, initial-scale=1" />
-    <meta name="color-scheme" content="light dark" />
-    <title>${escaped(title)} · Tabring</title>
-    ${icon}
-  </head>
-  <body>
-    <div class="page">
-      <div id="top" data-home="${up}"></div>
+  return {
+    title: /^# (.+)/m.exec(text)?.[1].replaceAll('`', '') ?? 'Docs',
+    script: 'src/docs.tsx',
+    body: `<div class="page">
+      <div id="top" data-home="${upFrom(`docs/${path}`)}"></div>
       <div class="docs">
         <details class="docs-list" open>
           <summary>Pages</summary>
@@ -84,10 +33,8 @@ ${rendered(path, text)}
         </main>
       </div>
       <div id="foot"></div>
-    </div>
-    <script type="module" src="${up}src/docs.tsx"></script>
-  </body>
-</html>`
+    </div>`,
+  }
 }
 
 function navigation(own: string): string {
@@ -130,10 +77,3 @@ function rendered(path: string, text: string): string {
   })
   return marked.parse(text.replace(/^<!--.*?-->\s*/s, ''), { async: false })
 }
-
-const escaped = (text: string): string =>
-  text
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;')

@@ -1,14 +1,14 @@
 import { join, posix } from 'node:path'
 import { expect, it } from 'vitest'
-import { docsInputs, docsPages } from '../../../node/docs-pages.ts'
+import { siteInputs, sitePages } from '../../../node/site-pages.ts'
 import { repository } from '../../support/repository.ts'
 
-/** The documentation as pages of the site. */
+/** Pages of the site that are in no HTML file. */
 
-const load = docsPages().load as (id: string) => string | undefined
-const texts = new Map(docsInputs().map((file) => [file, load(join(repository, file))!]))
+const load = sitePages().load as (id: string) => string | undefined
+const texts = new Map(siteInputs().map((file) => [file, load(join(repository, file))!]))
 
-it('docsPages links to pages and headings that are there when it renders', () => {
+it('sitePages links to pages and headings that are there when it renders', () => {
   const broken: string[] = []
   for (const [file, text] of texts)
     for (const [, href] of text.matchAll(/href="([^"]+)"/g)) {
@@ -20,7 +20,7 @@ it('docsPages links to pages and headings that are there when it renders', () =>
   expect(broken).toEqual([])
 })
 
-it('docsPages gives the text, and marks the page in its list, when an HTML file is asked for', () => {
+it('sitePages gives the text of docs, and marks the page in its list, when an HTML file is asked for', () => {
   const page = texts.get('docs/guides/class.html')!
   expect(page).toContain('<title>Train with a class · Tabring</title>')
   expect(page).toContain('<h2 id="how-large-a-room-may-be">')
