@@ -3,20 +3,22 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Command } from 'commander'
-import type { Browser, Locator, Page } from 'playwright'
+import type { Browser, BrowserContextOptions, Locator, Page } from 'playwright'
 import type { AnyDemo } from '../demos/all-demos.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { openTrainingHost } from '../node/training-host.ts'
+import type { PageView } from '../src/ui/page/page-view.ts'
 import { openIn } from '../tests/support/open-in.ts'
 import { repository } from '../tests/support/repository.ts'
 
 /**
- * `npm run pictures`: README's pictures, taken of the built pages while they train: the first screen as an animation, the page, and each demo.
+ * `npm run pictures`: the pictures of README, docs and cards, taken of the built pages while they train: the first screen as an animation, the page,
+ * and each demo in light and in dark colours.
  *
- * ffmpeg makes the animation; it has to be there (`apt-get install ffmpeg`, `brew install ffmpeg`).
+ * ffmpeg makes WebP of them; it has to be there (`apt-get install ffmpeg`, `brew install ffmpeg`).
  */
 const { out, adapter, only } = new Command('npm run pictures --')
-  .description("Takes README's pictures again. Needs ffmpeg.")
+  .description('Takes the pictures of README, docs and cards again. Needs ffmpeg.')
   .option('--out <folder>', 'output folder', join(repository, 'docs', 'images'))
   .option('--adapter <name>', 'auto or software', 'auto')
   .option('--only <name>', 'only this picture: first-screen, running, or the name of a demo')
@@ -40,26 +42,50 @@ const three = [
   [0.28, 0.76],
 ] as const
 
-/** Makes a demo's picture at a path. */
-type Shoot = (browser: Browser, url: string, to: string) => Promise<void>
+/** Makes a picture: `name` is its path without `.webp`. */
+type Shoot = (browser: Browser, url: string, name: string) => Promise<void>
+
+/** A page that shows what a demo's card does. */
+interface Posed {
+  readonly page: Page
+  /** The picture begins where this element does, and is as wide. */
+  readonly at: string
+}
+
+/** Of cards: 16 to 10, as wide as the widest is on a screen of two device pixels a CSS pixel. */
+const cardWidth = 800
+const cardHeight = 500
+/** Room around what a card shows. units: CSS pixels. */
+const margin = 12
 
 interface Trained {
   query: string
+  at: string
+  /** Of the window. */
+  width: number
   /** What is drawn on which element before the picture. */
   draw?: { on: string; stroke: readonly (readonly [number, number])[] }
 }
 
-const demos: Readonly<Record<AnyDemo, Shoot>> = {
-  playground: trained({ query: '?demo=playground&data=spiral&steps=400' }),
+type Pose = (browser: Browser, url: string) => Promise<Posed>
+
+const demos: Readonly<Record<AnyDemo, Pose>> = {
+  playground: trained({
+    query: '?demo=playground&data=spiral&steps=400',
+    at: '.playground',
+    width: 800,
+  }),
   digits: trained({
     query: '?demo=digits&steps=200',
+    at: '.drawn',
+    width: 690,
     draw: { on: 'canvas.pad', stroke: three },
   }),
-  picture: trained({ query: '?demo=picture&steps=300' }),
-  text: trained({ query: '?demo=text&steps=150' }),
-  ring: shootRing,
-  strategies: shootStrategies,
-  split: shootSplit,
+  picture: trained({ query: '?demo=picture&steps=300', at: '.pictures', width: 690 }),
+  text: trained({ query: '?demo=text&steps=150', at: '.samples', width: 690 }),
+  ring: poseRing,
+  strategies: poseStrategies,
+  split: poseSplit,
 }
 
 function ffmpeg(args: readonly string[]): void {
@@ -70,17 +96,54 @@ function ffmpeg(args: readonly string[]): void {
     )
 }
 
+/** Options of ffmpeg for WebP: half the bytes of this PNG and less, and no loss that is seen. */
+const webp = ['-c:v', 'libwebp', '-quality', '82', '-compression_level', '6']
+
+/** Runs `work` with a folder that is gone afterwards. */
+async function withFolder(work: (folder: string) => Promise<void>): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), 'tabring-pictures-'))
+  try {
+    await work(folder)
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+}
+
+/** The same moment of a demo, in light as `<name>.webp` and in dark as `<name>-dark.webp`. */
+const cardOf =
+  (pose: Pose): Shoot =>
+  (browser, url, name) =>
+    withFolder(async (folder) => {
+      const { page, at } = await pose(browser, url)
+      await page.evaluate(() => scrollTo(0, 0)) // Where boxes are counted from.
+      const box = (await page.locator(at).first().boundingBox())!
+      const width = box.width + 2 * margin
+      const height = (width * cardHeight) / cardWidth
+      const clip = { x: box.x - margin, y: box.y - margin, width, height }
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await page.emulateMedia({ colorScheme })
+        await page.waitForTimeout(500) // Charts draw themselves again.
+        const path = join(folder, `${colorScheme}.png`)
+        await page.screenshot({ path, clip, fullPage: true })
+        const to = `${name}${colorScheme === 'dark' ? '-dark' : ''}.webp`
+        ffmpeg(['-i', path, '-vf', `scale=${cardWidth}:${cardHeight}:flags=lanczos`, ...webp, to])
+      }
+      await page.context().close()
+    })
+
 /** The maker's page and those that followed its link, all in the room. */
 async function openRoom(
   browser: Browser,
   url: string,
+  view: PageView,
   count: number,
-  viewport: { width: number; height: number },
+  options: BrowserContextOptions,
 ): Promise<Page[]> {
-  const context = await browser.newContext({ viewport })
-  await openIn('lab', context)
+  const context = await browser.newContext(options)
+  await openIn(view, context)
   const maker = await context.newPage()
   await maker.goto(url)
+  if (count === 1) return [maker]
   const invite = maker.getByLabel('Open this link')
   await invite.waitFor()
   const link = await invite.inputValue()
@@ -104,78 +167,77 @@ const finished = (page: Page) =>
     .waitFor({ timeout: 120_000 })
 
 /** The first screen, from its first step until a rank has been lost and another has joined. */
-async function animate(browser: Browser, url: string, to: string): Promise<void> {
-  const folder = mkdtempSync(join(tmpdir(), 'tabring-pictures-'))
-  const page = await browser.newPage({ viewport: { width: 1180, height: 620 } })
-  try {
+const animate: Shoot = (browser, url, name) =>
+  withFolder(async (folder) => {
+    const page = await browser.newPage({ viewport: { width: 1180, height: 620 } })
     await page.goto(url)
     await page.locator('.first-progress', { hasText: /step [1-9]/ }).waitFor()
     for (let frame = 0; frame < frames; frame++) {
       await page.screenshot({ path: join(folder, `${String(frame).padStart(3, '0')}.png`) })
       await page.waitForTimeout(frameMs)
     }
-    const input = ['-framerate', String(framesPerSec), '-i', join(folder, '%03d.png')]
-    const small =
-      'scale=880:-1:flags=lanczos,split[a][b];[a]palettegen=max_colors=128[p];[b][p]paletteuse=dither=none'
-    ffmpeg([...input, '-filter_complex', small, to])
-  } finally {
     await page.close()
-    rmSync(folder, { recursive: true })
-  }
-}
+    const input = ['-framerate', String(framesPerSec), '-i', join(folder, '%03d.png')]
+    const moving = [...webp, '-c:v', 'libwebp_anim', '-loop', '0']
+    ffmpeg([...input, '-vf', 'scale=880:-1:flags=lanczos', ...moving, `${name}.webp`])
+  })
 
-/** The whole page, in the middle of a run of three tabs. */
-async function shootRun(browser: Browser, url: string, to: string): Promise<void> {
-  const pages = await openRoom(browser, `${url}?steps=1500`, 3, { width: 1400, height: 1000 })
-  await start(pages[0])
-  await Promise.all(pages.map(drawn))
-  await pages[0].locator('#gantt svg').waitFor({ timeout: 120_000 })
-  await pages[0].waitForTimeout(8000)
-  await pages[0].screenshot({ path: to, fullPage: true })
-  await pages[0].context().close()
-}
+/** The Lab, in the middle of a run of three tabs. */
+const shootRun: Shoot = (browser, url, name) =>
+  withFolder(async (folder) => {
+    const viewport = { width: 1400, height: 1000 }
+    const pages = await openRoom(browser, `${url}?steps=1500`, 'lab', 3, { viewport })
+    await start(pages[0])
+    await Promise.all(pages.map(drawn))
+    await pages[0].locator('#gantt svg').waitFor({ timeout: 120_000 })
+    await pages[0].waitForTimeout(8000)
+    const path = join(folder, 'running.png')
+    await pages[0].screenshot({ path, fullPage: true })
+    ffmpeg(['-i', path, ...webp, `${name}.webp`])
+    await pages[0].context().close()
+  })
+
+/** Twice as fine as what is kept of it. */
+const posed = (width: number, height: number) => ({
+  viewport: { width, height },
+  deviceScaleFactor: 2,
+})
 
 /** What a demo shows at the end of its run. */
-function trained({ query, draw }: Trained): Shoot {
-  return async (browser, url, to) => {
-    const [page] = await openRoom(browser, `${url}${query}`, 1, { width: 1280, height: 860 })
+function trained({ query, at, width, draw }: Trained): Pose {
+  return async (browser, url) => {
+    const [page] = await openRoom(browser, `${url}${query}`, 'lab', 1, posed(width, 860))
     await start(page)
     await finished(page)
     if (draw) await drawOn(page.locator(draw.on), draw.stroke)
     await page.waitForTimeout(2000) // What the view asks the model for.
-    await page.locator('#demo').screenshot({ path: to })
-    await page.context().close()
+    return { page, at }
   }
 }
 
 /** The ring in the middle of its reduce-scatter. */
-async function shootRing(browser: Browser, url: string, to: string): Promise<void> {
-  const page = await browser.newPage({ viewport: { width: 1280, height: 820 } })
+async function poseRing(browser: Browser, url: string): Promise<Posed> {
+  const page = await browser.newPage(posed(690, 820))
   await page.goto(`${url}demos/ring/`)
   await page.locator('.scrub').click({ position: { x: 90, y: 5 } })
-  await page.evaluate(() => scrollTo(0, 0))
-  await page.screenshot({ path: to })
-  await page.close()
+  return { page, at: '#links' }
 }
 
-/** The four ways while they train, and the simulated stages in the middle of a step. */
-async function shootSplit(browser: Browser, url: string, to: string): Promise<void> {
-  const page = await browser.newPage({ viewport: { width: 1400, height: 1300 } })
+/** The simulated stages in the middle of a step. */
+async function poseSplit(browser: Browser, url: string): Promise<Posed> {
+  const page = await browser.newPage(posed(1100, 1300))
   await page.goto(`${url}demos/split/?devices=3&split=20`)
-  await page.getByRole('button', { name: 'Train', exact: true }).click({ timeout: 120_000 })
-  await page.locator('#pipeline .task').first().waitFor()
   await page.getByLabel('Time in the step').fill('25')
-  await page.screenshot({ path: to })
-  await page.close()
+  await page.getByLabel('Time in the step').blur()
+  return { page, at: '#simulated' }
 }
 
-async function shootStrategies(browser: Browser, url: string, to: string): Promise<void> {
-  const page = await browser.newPage({ viewport: { width: 1280, height: 980 } })
+async function poseStrategies(browser: Browser, url: string): Promise<Posed> {
+  const page = await browser.newPage(posed(1100, 900))
   await page.goto(`${url}demos/strategies/?strategies=1,2,4,2alone&steps=300`)
   await page.getByRole('button', { name: 'Run', exact: true }).click()
   await finished(page)
-  await page.screenshot({ path: to })
-  await page.close()
+  return { page, at: '#by-samples' }
 }
 
 /** A line through places from 0 to 1 across an element. */
@@ -192,12 +254,14 @@ async function drawOn(pad: Locator, stroke: readonly (readonly [number, number])
 
 /** All pictures, by the names of their files. */
 const pictures: Readonly<Record<string, Shoot>> = {
-  'first-screen.gif': animate,
-  'running.png': shootRun,
-  ...Object.fromEntries(Object.entries(demos).map(([name, shoot]) => [`demo-${name}.png`, shoot])),
+  'first-screen': animate,
+  running: shootRun,
+  ...Object.fromEntries(
+    Object.entries(demos).map(([name, pose]) => [`demo-${name}`, cardOf(pose)]),
+  ),
 }
 const chosen = Object.entries(pictures).filter(
-  ([file]) => only === undefined || file.replace(/^demo-|\..*$/g, '') === only,
+  ([file]) => only === undefined || file.replace('demo-', '') === only,
 )
 if (chosen.length === 0)
   throw new Error(

@@ -8,6 +8,7 @@ render(
   <div class="page">
     <PageTop home="../" tagline="Demos" />
     <main>
+      <h2 class="display">What tabs can learn</h2>
       <DemoCards home="../" />
     </main>
     <PageFoot home="../" />

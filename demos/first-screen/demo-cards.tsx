@@ -1,16 +1,8 @@
-import digitsPicture from '../../docs/images/demo-digits.png'
-import picturePicture from '../../docs/images/demo-picture.png'
-import playgroundPicture from '../../docs/images/demo-playground.png'
-import ringPicture from '../../docs/images/demo-ring.png'
-import splitPicture from '../../docs/images/demo-split.png'
-import strategiesPicture from '../../docs/images/demo-strategies.png'
-import textPicture from '../../docs/images/demo-text.png'
 import { apartQuery } from '../../src/ui/demo/apart-link.tsx'
 import { Panel } from '../../src/ui/parts/panel.tsx'
 import { type AnyDemo, allDemos } from '../all-demos.ts'
 
 interface Card {
-  readonly picture: string
   /** What a class can see in it. */
   readonly teaches: string
   /** Ready experiments besides the demo as it opens: by the words of the link, the query. */
@@ -22,37 +14,49 @@ const apart = { '3 ranks, no exchange': `?${apartQuery}` }
 /** In the order of the page: the demos that rooms train, and those with a separate page. */
 const cards: Readonly<Record<AnyDemo, Card>> = {
   digits: {
-    picture: digitsPicture,
     teaches: 'How a network reads digits as it learns, and which it still gets wrong.',
     links: { 'with convolutions': '?model=cnn' },
   },
   playground: {
-    picture: playgroundPicture,
     teaches: 'How a boundary bends, and why ranks that do not exchange gradients disagree.',
     links: apart,
   },
   picture: {
-    picture: picturePicture,
     teaches: 'How each rank adds its part to one picture.',
     links: apart,
   },
   text: {
-    picture: textPicture,
     teaches: 'How a language model gets from noise to words, and what it attends to.',
   },
   ring: {
-    picture: ringPicture,
     teaches: 'How sums travel around a ring, chunk by chunk, and what latency and loss cost.',
   },
   strategies: {
-    picture: strategiesPicture,
     teaches: 'Why ranks that share a batch learn the same, and when more of them help.',
   },
   split: {
-    picture: splitPicture,
     teaches: 'How micro-batches keep the stages of a pipeline busy, and what each device holds.',
     links: { 'GPipe on 4 devices': '?devices=4&schedule=gpipe&split=15' },
   },
+}
+
+/** What `npm run pictures` has made, by path. */
+const pictures = import.meta.glob<string>('../../docs/images/demo-*.webp', {
+  eager: true,
+  import: 'default',
+})
+
+/** A demo's picture, in the colours of the page. */
+function Thumbnail({ name }: { name: AnyDemo }) {
+  const [light, dark] = ['', '-dark'].map(
+    (colours) => pictures[`../../docs/images/demo-${name}${colours}.webp`],
+  )
+  return (
+    <picture>
+      <source srcset={dark} media="(prefers-color-scheme: dark)" />
+      <img class="thumbnail" src={light} alt="" width={800} height={500} loading="lazy" />
+    </picture>
+  )
 }
 
 interface DemoCardsProps {
@@ -65,12 +69,12 @@ export const DemoCards = ({ home }: DemoCardsProps) => (
   <div class="demo-list">
     {(Object.keys(allDemos) as AnyDemo[]).map((name) => {
       const { title, sentence } = allDemos[name]
-      const { picture, teaches, links = {} } = cards[name]
+      const { teaches, links = {} } = cards[name]
       const address = `${home ?? ''}demos/${name}/`
       const target = home === undefined ? '_blank' : undefined
       return (
         <Panel key={name} id={name} title={title}>
-          <img class="thumbnail" src={picture} alt="" loading="lazy" />
+          <Thumbnail name={name} />
           <p>{sentence}</p>
           <p class="quiet">To see: {teaches[0].toLowerCase() + teaches.slice(1)}</p>
           <p class="ready">

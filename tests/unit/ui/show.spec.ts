@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { peopleOf } from '../../../src/ui/members/people.tsx'
 import { firstView } from '../../../src/ui/page/page-view.ts'
 import { understood } from '../../../src/ui/run/understood.tsx'
-import { huesOf, initialsOf } from '../../../src/ui/state/hues.ts'
+import { huesByName, huesOf, initialsOf } from '../../../src/ui/state/hues.ts'
 import { ratesOf } from '../../../src/ui/state/rates.ts'
 import { awaited } from '../../../src/ui/state/run-facts.ts'
 import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
@@ -128,6 +128,14 @@ describe('people', () => {
     const all = hues(lobby!)
     expect(new Set(all).size).toBe(6)
     expect(hues({ ...lobby!, members: lobby!.members.slice(1) })).toEqual(all.slice(1))
+  })
+
+  it('have none by name where another has the same name', () => {
+    const { lobby } = inside(3)
+    const [first, second, third] = lobby!.members
+    const members = [first, { ...second, name: first.name }, third]
+    const ranks = { lobby: { ...lobby!, members }, run: null }
+    expect([...huesByName(ranks)]).toEqual([[third.name, huesOf(ranks)(third)]])
   })
 
   it('have the initials of their first and last word', () => {
