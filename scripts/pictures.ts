@@ -217,7 +217,7 @@ function trained({ query, at, width, draw }: Trained): Pose {
 
 /** The ring in the middle of its reduce-scatter. */
 async function poseRing(browser: Browser, url: string): Promise<Posed> {
-  const page = await browser.newPage(posed(690, 820))
+  const page = await browser.newPage(posed(640, 820))
   await page.goto(`${url}demos/ring/`)
   await page.locator('.scrub').click({ position: { x: 90, y: 5 } })
   return { page, at: '#links' }

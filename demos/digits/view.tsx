@@ -70,10 +70,11 @@ export function DigitsView(props: ViewProps) {
           />
         )}
       </div>
-      {!hasModel && props.config?.data === 'digits' && <Examples />}
-      {hasModel && learned && <learned.Learned key={run.id} {...props} />}
       <OwnFiles {...props} own={own} />
       <Expected demo="digits" meta={meta} run={run} />
+      {/* Last, so that nothing moves when it comes. */}
+      {!hasModel && props.config?.data === 'digits' && <Examples />}
+      {hasModel && learned && <learned.Learned key={run.id} {...props} />}
     </div>
   )
 }

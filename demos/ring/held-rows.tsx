@@ -32,7 +32,7 @@ export function HeldRows({ story, moment }: { story: Story; moment: Moment }) {
         <tbody>
           {held.map((row, rank) => (
             <tr key={rank}>
-              <th scope="row" class="hue-text" style={hueOf(rank)}>
+              <th scope="row" style={hueOf(rank)}>
                 {rank}
               </th>
               {row.map((history, chunk) => (

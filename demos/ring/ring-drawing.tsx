@@ -128,7 +128,13 @@ function Tile({ story, one: { message, is, share } }: { story: Story; one: Under
   const { x, y } = onWay(story, from, to, share)
   const half = story.settings.ranks > labelledRanks ? 5.5 : 8
   return (
-    <g class="tile" data-into={into} data-is={is} transform={`translate(${x} ${y})`}>
+    <g
+      class="tile"
+      data-into={into}
+      data-is={is}
+      style={hueOf(from)}
+      transform={`translate(${x} ${y})`}
+    >
       {into === 'sum' ? (
         <rect class="tile-square" x={-half} y={-half} width={2 * half} height={2 * half} rx="2.5" />
       ) : (

@@ -81,7 +81,7 @@ class Bars extends Component<{ story: Story }> {
           const rows = stacked(messages.filter(({ from }) => from === rank))
           const height = (laneHeight - 6) / rows.length
           return (
-            <g key={rank} transform={`translate(0 ${rank * laneHeight + 3})`}>
+            <g key={rank} style={hueOf(rank)} transform={`translate(0 ${rank * laneHeight + 3})`}>
               {rows.flatMap((row, y) =>
                 row.map((message) => (
                   <Bar

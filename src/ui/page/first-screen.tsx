@@ -64,12 +64,12 @@ export function FirstScreen({
         {open === 'invite' && invite}
         {open === 'code' && code && <code.EnterCode />}
         <p class="quiet">
-          <i>Train here</i> teaches this tab handwritten digits, on{' '}
-          {canStart ? device : 'its device'}; it takes some seconds.{' '}
+          <i>Train here</i> teaches this tab handwritten digits; it takes some seconds.{' '}
           <button type="button" class="plain" onClick={onLeave}>
             Settings and instruments
           </button>
         </p>
+        <p class="quiet device">This tab computes on {canStart ? device : 'its device'}</p>
       </section>
       <section class="first-picture" aria-label="Three ranks of this tab, training">
         {/* What a run needs comes first. */}

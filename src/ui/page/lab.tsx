@@ -10,7 +10,7 @@ import type { ViewProps } from './page-view.ts'
 
 /** Settings and instruments, which keep their places in every state. */
 export function Lab({ snapshot, acts, views }: ViewProps) {
-  const { stage, run, runs } = snapshot
+  const { stage, run, runs, lobby } = snapshot
   const { part: panels, failure } = useLoaded(
     'the panels of a run',
     () => import('./run-panels.tsx'),
@@ -19,7 +19,11 @@ export function Lab({ snapshot, acts, views }: ViewProps) {
   // Before a run the links are a preview; in one people watch them.
   const links = <RingView key="links" snapshot={snapshot} />
   return (
-    <div class={`desk ${stage === 'outside' ? 'alone' : ''}`}>
+    <div
+      class={`desk ${stage === 'outside' ? 'alone' : ''}`}
+      // Panels grow once the room is known; until then nobody sees them move.
+      data-is-known={stage === 'outside' || lobby !== null || run !== null}
+    >
       {stage !== 'outside' && (
         <div class="side">
           {run && links}

@@ -70,9 +70,10 @@ export function LineLegend(props: LineLegendProps) {
   if (kind === 'loss')
     return (
       <ul class="legend" data-among={columns.length > 0 && !isAlone} style={own}>
-        {rawWords && <li class="raw">{rawWords}</li>}
         <li class="smooth">training loss{smoothed}</li>
         <Switch is="testLoss" words="test loss" />
+        {/* Last: it comes with the run, and moves none of the others. */}
+        {rawWords && <li class="raw">{rawWords}</li>}
       </ul>
     )
   const { sign, words: title } = metricDirection(metric)

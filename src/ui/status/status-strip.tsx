@@ -71,12 +71,10 @@ export function StatusStrip({ snapshot, acts, isShort = false }: StatusStripProp
         <MainAct {...{ snapshot, acts, isShort }} isSettling={focus.isSettling} />
       </div>
       {more && <MoreWords key={more.summary} summary={more.summary} text={more.text} />}
-      {run && isRunning(snapshot) && (
-        <>
-          <Progress run={run} isShort={isShort} />
-          <SaveNote run={run} />
-        </>
+      {(isRunning(snapshot) || !isShort) && (
+        <Progress run={run} isShort={isShort} isOn={isRunning(snapshot)} />
       )}
+      {run && isRunning(snapshot) && <SaveNote run={run} />}
       {isShort && run && <DownloadNote run={run} />}
       <SettingsError snapshot={snapshot} acts={acts} />
       <UnreachedHelp snapshot={snapshot} acts={acts} />
@@ -307,15 +305,26 @@ function MoreWords({ summary, text }: { summary: string; text: string }) {
   )
 }
 
+const idle = { secondsLeft: Number.NaN, stepsPerSec: Number.NaN }
+
 const phases: readonly Phase[] = ['connect', 'load', 'broadcast', 'compile', 'train', 'evaluate']
 
-function Progress({ run, isShort }: { run: Run; isShort: boolean }) {
-  const { step, totalSteps, phase } = run
+interface ProgressProps {
+  /** Null before there is one. */
+  run: Run | null
+  isShort: boolean
+  isOn: boolean
+}
+
+/** How far the run is, or the last one came. Its place is kept before there is one. */
+function Progress({ run, isShort, isOn }: ProgressProps) {
+  const { step, totalSteps, phase } = run ?? { step: 0, totalSteps: 0, phase: null }
   const share = totalSteps > 0 ? step / totalSteps : 0
-  const { secondsLeft, stepsPerSec } = ratesOf(run)
-  const at = phases.indexOf(phase)
+  const { secondsLeft, stepsPerSec } = run && isOn ? ratesOf(run) : idle
+  const isDone = run?.end?.kind === 'finished'
+  const at = isDone ? phases.length : phase === null ? -1 : phases.indexOf(phase)
   return (
-    <div class="progress">
+    <div class="progress" aria-hidden={isOn ? undefined : true}>
       {!isShort && (
         <ol class="phases" aria-label="Phases">
           {phases.map((one, index) => (
@@ -342,7 +351,7 @@ function Progress({ run, isShort }: { run: Run; isShort: boolean }) {
       <p class="progress-words">
         <span>
           {totalSteps ? `${step} / ${totalSteps} steps` : 'no step yet'}
-          {!isShort && run.config && !run.config.steps && totalSteps
+          {!isShort && run?.config && !run.config.steps && totalSteps
             ? ` · epoch ${run.dataEpoch + 1} of ${run.config.epochs}`
             : ''}
         </span>
