@@ -668,6 +668,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/trainer/settings/table.ts',
     'src/trainer/watch/run-log.ts',
     'src/worker/api.ts',
+    'demos/all-demos.ts',
     'demos/experiments.ts',
     'demos/metas.ts',
   ],
