@@ -274,6 +274,8 @@ const memberEntries = {
   watches: v.optional(v.boolean()),
   /** True if it lacks the end of the run that has finished, and sees it as those who watch do. It takes a rank in the next. */
   missed: v.optional(v.boolean()),
+  /** Number of its colour: the server gives it. */
+  hue: v.optional(whole(0, 2 * limits.membersPerRoom)),
   /** Of the key with which it signs in elastic runs (life-keys.ts); who takes part in none may leave it out. */
   keyHash: v.optional(keyHashSchema),
 }

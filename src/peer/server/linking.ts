@@ -13,6 +13,8 @@ import type { Limits } from './limits.ts'
 export interface Member {
   readonly id: string
   info: MemberInfo
+  /** Number of its colour. */
+  readonly hue: number
   /** Null once detached. */
   connectionId: string | null
   /** For the server alone: what it came with to be known by when it comes again. The ranks of a tab have the same. */

@@ -7,6 +7,7 @@ import type { IceServer } from '../room/ice-servers.ts'
 import type { MemberInfo, ServerMessage } from '../room/messages.ts'
 import type { Refusal } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
+import { Hues } from './hues.ts'
 import type { Limits } from './limits.ts'
 import { type Going, type Member, planFor } from './linking.ts'
 import { isOnlooker, Onlookers } from './onlookers.ts'
@@ -59,6 +60,7 @@ export class Room {
   private readonly guests = new Set<string>()
   /** Tokens of tabs that were in the room, and of which no rank was removed since. They cost nothing to make. */
   private readonly known: NewestMap<string, true>
+  private readonly hues = new Hues()
   /** True once the maker has a message that somebody waits. */
   private hasSentAsks = false
   private readonly run: RoomRun
@@ -199,7 +201,8 @@ export class Room {
   private describe(member: Member, info: MemberInfo): void {
     const isOther = ({ info: { tab }, token }: Member) => tab === info.tab && token !== member.token
     const { tab, ...rest } = info
-    member.info = tab !== undefined && this.members.some(isOther) ? rest : info
+    const isTaken = tab !== undefined && this.members.some(isOther)
+    member.info = { ...(isTaken ? rest : info), hue: member.hue }
   }
 
   private newMember(
@@ -215,7 +218,8 @@ export class Room {
     const reaches = new TokenBucket(env, limits.reachesPerSec, limits.reachBurst)
     const askBytes = new TokenBucket(env, limits.askBytesPerSec, limits.askBurst)
     const asks = new Set<string>()
-    const member = { id, info, connectionId: null, token, isFurther, reaches, askBytes, asks }
+    const hue = this.hues.take({ id, token, isFurther }, this.members)
+    const member = { id, info, hue, connectionId: null, token, isFurther, reaches, askBytes, asks }
     this.members.push(member)
     return member
   }
@@ -308,6 +312,7 @@ export class Room {
       const ballot = run.ballotOf(member)
       const news = { id, name: info.name, rank: rank >= 0 ? rank : null, text, ballot }
       this.members = this.members.filter((one) => one !== member)
+      this.hues.keep(member)
       for (const one of this.members) {
         // Nothing is certain in a run whose rosters this server does not know.
         const isCertain = hasLeft && !run.isElsewhere(one)

@@ -1,4 +1,4 @@
-import { hueCount, hueName } from '../parts/hue.ts'
+import { hueName } from '../parts/hue.ts'
 
 /**
  * How the lines of several runs look: by colour and by dashes, so that nobody needs colours to distinguish them.
@@ -20,8 +20,11 @@ const dashes: readonly (readonly number[])[] = [
   [6, 2, 2, 2, 2, 2],
 ]
 
-/** Each of the first 36 is another pair of colour and dashes; the first six differ in both. */
+/** After so many, 8 colours and 6 dashes give the same pairs in the same order. */
+const round = 24
+
+/** Each of the first 48 is another pair of colour and dashes; the first six differ in both. */
 export const lookOf = (slot: number): RunLook => ({
   colour: hueName(slot),
-  dash: dashes[(slot + Math.floor(slot / hueCount)) % dashes.length],
+  dash: dashes[(slot + Math.floor(slot / round)) % dashes.length],
 })

@@ -1,5 +1,5 @@
 import type { LobbyMember } from '../../peer/room/messages.ts'
-import { hueCount, hueName } from '../parts/hue.ts'
+import { hueName } from '../parts/hue.ts'
 import { everyone } from './room-facts.ts'
 import type { Snapshot } from './snapshot.ts'
 
@@ -10,23 +10,10 @@ export const personOf = ({ tab, id }: Person): string => tab ?? id
 
 type Ranks = Pick<Snapshot, 'lobby' | 'run'>
 
-/**
- * The colour of each rank in the room and in its run, for `--hue`: by the id, so that most are the same on every tab, and few change when
- * somebody leaves. As long as there are enough colours, each has another. Where two ids give one, tabs that know others may differ.
- */
+/** The colour of each rank in the room and in its run, for `--hue`: as the server numbers them, so that they are the same on every tab. */
 export function huesOf(ranks: Ranks): (who: Pick<Person, 'id'>) => string {
-  const ids = new Set(membersOf(ranks).map(({ id }) => id))
-  const slots = new Map<string, number>()
-  const taken = Array<number>(hueCount).fill(0)
-  for (const id of ids) {
-    const first = Number.parseInt(id.slice(-4), 16) % hueCount || 0
-    const fewest = Math.min(...taken)
-    let slot = first
-    while (taken[slot] > fewest) slot = (slot + 1) % hueCount
-    taken[slot]++
-    slots.set(id, slot)
-  }
-  return ({ id }) => `var(${hueName(slots.get(id) ?? 0)})`
+  const hues = new Map(membersOf(ranks).map(({ id, hue = 0 }) => [id, hue]))
+  return ({ id }) => `var(${hueName(hues.get(id) ?? 0)})`
 }
 
 /** The same by name, for texts: of names that no two have, and that are more than a letter. */

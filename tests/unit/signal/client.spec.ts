@@ -164,11 +164,18 @@ describe('SignalClient', () => {
     await world.settled(other.client.open())
     first.bye()
     await world.env.advance(100)
+    // Its colour is kept for it.
+    const guest = world.client(link, 'guest').client
+    await world.settled(guest.open())
     expect(other.client.isMaker).toBe(true)
     const again = world.client(link, 'again', { hostToken: token }).client
     await world.settled(again.open())
     await world.env.advance(100)
     expect([again.isMaker, other.client.isMaker]).toEqual([true, false])
+    const hueOf = ({ id }: { id: string }) => again.lobby?.members.find((one) => one.id === id)?.hue
+    expect([again, other.client, guest].map(hueOf)).toEqual([0, 1, 2])
+    guest.bye()
+    await world.env.advance(100)
     again.remove(other.client.id)
     await world.env.advance(100)
     const lost = other.has('lost').map(({ value }) => value)

@@ -121,13 +121,14 @@ describe('people', () => {
     expect(standings(left)).toEqual(['here', 'here', 'gone'])
   })
 
-  it('have a colour each, which few change when somebody leaves', () => {
-    const { lobby } = inside(6)
-    const hues = (members: typeof lobby & object) =>
-      members.members.map(huesOf({ lobby: members, run: null }))
-    const all = hues(lobby!)
-    expect(new Set(all).size).toBe(6)
-    expect(hues({ ...lobby!, members: lobby!.members.slice(1) })).toEqual(all.slice(1))
+  it('have the colours that the server numbers', () => {
+    const { lobby } = inside(3)
+    const members = lobby!.members.map((one, at) => ({ ...one, hue: at * 3 }))
+    expect(members.map(huesOf({ lobby: { ...lobby!, members }, run: null }))).toEqual([
+      'var(--hue-0)',
+      'var(--hue-3)',
+      'var(--hue-6)',
+    ])
   })
 
   it('have none by name where another has the same name', () => {
