@@ -141,7 +141,7 @@ export function RingView({ snapshot, isOfPeople = false }: RingViewProps) {
                   {isGone ? '✕' : isOfPeople ? initialsOf(member.name) : rank}
                 </text>
                 {isOfPeople && size <= labelledRanks && (
-                  <text class="name" y={small} dy="1.15em">
+                  <text class="name" x={size > 2 ? x / 4 : 0} y={small} dy="1.15em">
                     {clipped(member.name, maxLetters)}
                   </text>
                 )}

@@ -49,7 +49,7 @@ test('a teacher and eight pupils end with one model when one sleeps, one comes l
   const teacher = await openTab(await openContext({ isNew: true }), served.localUrl)
   teacher.setDefaultTimeout(20_000)
   await teacher.screenshot({ path: join(pictures, 'pupils-0-first-teacher.png') })
-  await teacher.goto(`${served.localUrl}?demo=playground&steps=1000&maxStepsPerSec=5`)
+  await teacher.goto(`${served.localUrl}?demo=playground&steps=400&maxStepsPerSec=5`)
   await button(teacher, 'Show').click()
   const own = teacher.getByRole('textbox', { name: 'This tab' })
   await own.fill('Ms Hopper')
