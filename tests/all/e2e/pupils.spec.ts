@@ -88,7 +88,7 @@ test('a teacher and eight pupils end with one model when one sleeps, one comes l
     eva.signal('SIGSTOP')
     await gil.close()
     await says(teacher, /left: the run continued/, 120_000)
-    const { eva: _, gil: __, ...there } = early
+    const { eva: _eva, gil: _gil, ...there } = early
     await photographAll(there, '3-continued')
     const fin = await openAs('Fin', room)
     await says(fin, /This tab joined after step \d+\./, 120_000)
@@ -103,7 +103,15 @@ test('a teacher and eight pupils end with one model when one sleeps, one comes l
     const back = await openTab(await openContext({ isNew: true }), room)
     await see(back, 'Finished')
     await photographAll({ ...late, gil: back }, '5-finished')
-    const hashes = await Promise.all([...Object.values(late), back].map(hashOf))
+    const { dan: _dan, ...trained } = { ...late, gil: back }
+    const hashes = await Promise.all(
+      Object.values(trained).map(async (page) => {
+        await button(page, 'Lab').click()
+        return hashOf(page)
+      }),
+    )
+    await press(caro, 'Lab')
+    await seeText(caro, '[data-testid=param-hash]', /\w/)
     expect(new Set([...hashes, await textIn(caro, '[data-testid=param-hash]')]).size).toBe(1)
   } finally {
     eva.signal('SIGCONT')
