@@ -2,7 +2,12 @@ import { attend, isBoolean } from '../graph/functions/attention.ts'
 import { hiding } from '../graph/functions/composed-attention.ts'
 import { where } from '../graph/functions/elementwise.ts'
 import { linear } from '../graph/functions/linear.ts'
-import { rotaryEmbedding, rotaryTable } from '../graph/functions/rotary.ts'
+import {
+  checkRopeScaling,
+  type RopeScaling,
+  rotaryEmbedding,
+  rotaryTable,
+} from '../graph/functions/rotary.ts'
 import { ModuleBuffer } from '../graph/trace/module-buffer.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
 import { layerOfCall, nextRandomLayer } from '../graph/trace/random.ts'
@@ -216,16 +221,18 @@ export interface RotaryEmbeddingOptions {
   base?: number
   /** True if neighbouring elements are paired; default: element i is paired with i + width / 2, as in GPT-NeoX and Llama. */
   isInterleaved?: boolean
+  /** Slows the angles for longer sequences than those of pretraining; default: no. */
+  scaling?: RopeScaling
 }
 
-/** Rotary position embedding of queries or keys. shape: [..., T, width] -> the same */
+/** Rotary position embedding of queries or keys, of `heads` side by side. shape: [..., T, heads * width] -> the same */
 export class RotaryEmbedding extends Module {
   readonly #table: ModuleBuffer
   readonly #isInterleaved: boolean
 
   constructor(width: number, options: RotaryEmbeddingOptions = {}) {
     super()
-    const known = { maxPositions: true, base: true, isInterleaved: true } as const
+    const known = { maxPositions: true, base: true, isInterleaved: true, scaling: true } as const
     checkOptions('RotaryEmbedding', options, known)
     const { maxPositions = 2048, base = 10_000 } = options
     const isEven = (size: number) => isCount(size) && size % 2 === 0
@@ -233,8 +240,9 @@ export class RotaryEmbedding extends Module {
     checkFlags('RotaryEmbedding', options, 'isInterleaved')
     checkNumber('RotaryEmbedding', 'maxPositions', maxPositions, isCount, 'a whole number above 0')
     checkNumber('RotaryEmbedding', 'base', base, isAbove0, 'a finite number above 0')
+    checkRopeScaling('RotaryEmbedding', options.scaling)
     this.#isInterleaved = options.isInterleaved ?? false
-    const table = rotaryTable(width, maxPositions, base)
+    const table = rotaryTable(width, maxPositions, base, options.scaling)
     this.#table = this.registerBuffer(
       'table',
       new ModuleBuffer([maxPositions, width / 2, 2], table),
@@ -242,8 +250,9 @@ export class RotaryEmbedding extends Module {
     )
   }
 
-  forward(x: Tensor): Tensor {
-    return rotaryEmbedding(x, this.#table, { isInterleaved: this.#isInterleaved })
+  forward(x: Tensor, options: { heads?: number } = {}): Tensor {
+    const { heads = 1 } = checkOptions('RotaryEmbedding.forward', options, { heads: 'size' })
+    return rotaryEmbedding(x, this.#table, { isInterleaved: this.#isInterleaved, heads })
   }
 }
 
@@ -252,4 +261,4 @@ countArguments(
   { forward: 2 },
   { forward: 'write forward(query, { key, value })' },
 )
-countArguments(RotaryEmbedding)
+countArguments(RotaryEmbedding, { forward: 2 })

@@ -38,6 +38,11 @@ export interface AttentionOptions {
   isCausal?: boolean
   /** Factor of the scores; default 1 / sqrt(elements of a query). */
   scale?: number
+  /**
+   * True if keys and values may have fewer heads than queries, whose number is then a multiple of theirs: neighbouring heads of queries
+   * share one. They are never repeated in memory.
+   */
+  enableGqa?: boolean
 }
 
 const attentionOptions: OptionNames<AttentionOptions> = {
@@ -48,6 +53,7 @@ const attentionOptions: OptionNames<AttentionOptions> = {
   maskIndex: 'number',
   isCausal: true,
   scale: true,
+  enableGqa: true,
 }
 
 function checkAttention(where: string, options: AttentionOptions): void {
@@ -59,7 +65,7 @@ function checkAttention(where: string, options: AttentionOptions): void {
   }
   checkNumber(where, 'dropoutP', options.dropoutP, isShare, 'within 0..1')
   checkNumber(where, 'scale', options.scale, Number.isFinite, 'a finite number')
-  checkFlags(where, options, 'isCausal', 'isBooleanMask', 'isExclusionMask')
+  checkFlags(where, options, 'isCausal', 'isBooleanMask', 'isExclusionMask', 'enableGqa')
 }
 
 const dropoutOf = (options: AttentionOptions, batch: number): AttentionAttrs['dropout'] =>
@@ -86,9 +92,16 @@ function maskOf(options: AttentionOptions): AttentionAttrs['mask'] {
 export function attend(
   projections: readonly Tensor[],
   layout: AttentionLayout,
-  sizes: { batch: number; heads: number; width: number; isSequenceFirst?: boolean },
+  sizes: {
+    batch: number
+    heads: number
+    keyHeads?: number
+    width: number
+    isSequenceFirst?: boolean
+  },
   options: AttentionOptions,
 ): Tensor {
+  const { keyHeads = sizes.heads } = sizes
   const trace = activeTrace('attention')
   const isHalf = trace.isAutocast || projections.every(({ dtype }) => dtype === 'f16')
   // Rows of whole words are stored as f16 at once, and backward reads them so.
@@ -97,6 +110,7 @@ export function attend(
     layout,
     batch: sizes.batch,
     heads: sizes.heads,
+    ...(keyHeads !== sizes.heads && { keyHeads }),
     ...(sizes.isSequenceFirst && { isSequenceFirst: true }),
     scale: options.scale ?? sizes.width ** -0.5,
     isCausal: options.isCausal ?? false,
@@ -114,11 +128,22 @@ export function attend(
   return isHalf ? output.half() : output
 }
 
+/** Returns the number of heads of keys and values; undefined where there is no axis of heads. errors: `shape.mismatch`. */
+function sharedHeads(where: string, given: readonly Tensor[]): number | undefined {
+  if (given.every(({ shape }) => shape.length < 4)) return undefined
+  const [heads, keyHeads, valueHeads] = given.map(({ shape }) => shape.at(-3) ?? 1)
+  if (keyHeads === valueHeads && (heads === keyHeads || heads % keyHeads === 0)) return keyHeads
+  throw new ShapeError(
+    'shape.mismatch',
+    `${where}: with enableGqa, the heads of query must be a multiple of those of key and value, got ${given.map(({ shape }) => formatShape(shape)).join(', ')}. Heads are dimension -3.`,
+  )
+}
+
 /**
  * Returns softmax(scale * query key^T + mask) value, by heads.
  *
  * shape: query [..., H, L, E], key [..., H, S, E], value [..., H, S, V] -> [..., H, L, V]; 3 dimensions are one head, 2 one sample of it.
- * Axes before the last two broadcast.
+ * Axes before the last two broadcast; with `enableGqa`, those before the last three.
  * cost: scores are not stored, so memory grows only with L; forward and backward process all pairs (causal: half of them). With a mask that
  * requires a gradient, or with values of another width than the keys, scores and probabilities are stored and memory grows with L * S.
  * Broadcast inputs are copied to their full size.
@@ -144,15 +169,18 @@ export function scaledDotProductAttention(
     )
   }
   mustBeFloat(where, ...given)
+  const keyHeads = options.enableGqa ? sharedHeads(where, given) : undefined
+  const own = keyHeads === undefined ? -2 : -3
   const leading = given.reduce<Shape>(
-    (all, { shape }) => broadcastShapes(where, all, shape.slice(0, -2)),
+    (all, { shape }) => broadcastShapes(where, all, shape.slice(0, own)),
     [],
   )
-  const operands = given.map((x) => x.expand([...leading, ...x.shape.slice(-2)]))
-  const heads = leading.length > 1 ? leading[leading.length - 1] : 1
-  const batch = countElements(leading.length > 1 ? leading.slice(0, -1) : leading)
+  const operands = given.map((x) => x.expand([...leading, ...x.shape.slice(own)]))
+  const outer = operands[0].shape.slice(0, -2)
+  const heads = outer.length > 1 ? outer[outer.length - 1] : 1
+  const batch = countElements(outer.length > 1 ? outer.slice(0, -1) : outer)
   return calledAs(where, 'attention', () =>
-    attend(operands, 'heads', { batch, heads, width }, options),
+    attend(operands, 'heads', { batch, heads, keyHeads, width }, options),
   )
 }
 

@@ -34,17 +34,23 @@ export function composedAttention(
   const types = (isHeads ? [query, key, key] : projections).map((x) => x.value.type)
   const sizes = attentionSizes('attention', types, attrs)
   checkMask('attention', mask?.value.type, attrs, sizes)
-  const { heads, tq, tk, d, isHalf, output } = sizes
+  const { batch, heads, keyHeads, group, tq, tk, d, isHalf, output } = sizes
   const width = isHeads ? (value.shape.at(-1) ?? d) : d
   const [q, k, v] = [0, 1, 2].map((n) =>
     toFloat(byHeads(projections, n, attrs, n === 0 ? tq : tk, n === 2 ? width : d)),
   )
-  const products = emit(matmul, [q, k], plain('nt')).mul(attrs.scale)
+  // Rows of the query heads that share keys are rows of one product.
+  const joined = (x: Tensor, columns: number) =>
+    group === 1 ? x : x.reshape([batch, keyHeads, group * tq, columns])
+  const apart = (x: Tensor, columns: number) =>
+    group === 1 ? x : x.reshape([batch, heads, tq, columns])
+  const products = apart(emit(matmul, [joined(q, d), k], plain('nt')), tk).mul(attrs.scale)
   const scores = attrs.mask === 'additive' && mask ? products.add(mask) : products
   const seen = seenPairs(mask, attrs, tq, tk)
   // A row that sees no key has equal probabilities until `seen` takes them away.
   const probabilities = seen ? where(seen, scores, hiding).softmax(3).mul(seen) : scores.softmax(3)
-  const sums = emit(matmul, [dropped(probabilities, attrs, tk), v], plain('nn'))
+  const weights = joined(dropped(probabilities, attrs, tk), tk)
+  const sums = apart(emit(matmul, [weights, v], plain('nn')), width)
   const o = isHalf ? sums.half() : sums
   if (isHeads) return o.reshape([...output.slice(0, -1), width])
   const order = attrs.isSequenceFirst ? [2, 0, 1, 3] : [0, 2, 1, 3]
@@ -69,16 +75,17 @@ function seenPairs(
 function byHeads(
   projections: readonly Tensor[],
   n: number,
-  { layout, batch, heads, isSequenceFirst }: AttentionAttrs,
+  { layout, batch, heads, keyHeads = heads, isSequenceFirst }: AttentionAttrs,
   t: number,
   d: number,
 ): Tensor {
-  if (layout === 'heads') return projections[n].reshape([batch, heads, t, d])
-  const own =
-    layout === 'packed' ? projections[0].narrow(-1, n * heads * d, heads * d) : projections[n]
+  const count = n === 0 ? heads : keyHeads
+  if (layout === 'heads') return projections[n].reshape([batch, count, t, d])
+  const first = n === 0 ? 0 : heads + (n - 1) * keyHeads
+  const own = layout === 'packed' ? projections[0].narrow(-1, first * d, count * d) : projections[n]
   return isSequenceFirst
-    ? own.reshape([t, batch, heads, d]).permute(1, 2, 0, 3)
-    : own.reshape([batch, t, heads, d]).permute(0, 2, 1, 3)
+    ? own.reshape([t, batch, count, d]).permute(1, 2, 0, 3)
+    : own.reshape([batch, t, count, d]).permute(0, 2, 1, 3)
 }
 
 /** Probabilities after the op's own dropout, which numbers the pairs of a sample by rows of a multiple of 4 keys. */

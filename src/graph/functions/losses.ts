@@ -40,7 +40,7 @@ export interface LossOptions {
 }
 
 /** PyTorch's default of `ignoreIndex`. */
-const ignoredClass = -100
+export const ignoredClass = -100
 
 /** The losses of the first `count` samples, and 0 for the others. */
 function counted(losses: Tensor, count: ScalarSlot): Tensor {
@@ -65,7 +65,7 @@ function reduce(losses: Tensor, { reduction = 'mean', count }: LossOptions): Ten
 }
 
 /** Notes what a loss is a mean over, by which ranks and micro-steps that count differently weigh it. */
-function meanOver(loss: Tensor, over: MeanOver): Tensor {
+export function meanOver(loss: Tensor, over: MeanOver): Tensor {
   activeTrace('a loss').means.set(loss.value, over)
   return loss
 }

@@ -189,11 +189,15 @@ const multiplied: Rule = (operands, { form }: MatmulAttrs) => {
   return { axis: rank - (name === 'n' ? 1 : 2), span: (a.at ?? b.at)!.span }
 }
 
-/** By heads: no head is divided, and queries, keys and values are divided the same way. */
-const attended: Rule = (operands, { layout }: AttentionAttrs) => {
+/** By heads: no head is divided, and queries, keys and values are divided the same way; keys and values may have fewer heads. */
+const attended: Rule = (operands, { layout, heads, keyHeads = heads }: AttentionAttrs) => {
   const [query, ...others] = operands.slice(0, layout === 'packed' ? 1 : 3)
   const { at, shape } = query
-  const areEqual = others.every((one) => one.at?.axis === at?.axis && one.at?.span === at?.span)
+  const isByHead = layout !== 'heads' || at?.axis === shape.length - 3
+  const share = isByHead ? keyHeads / heads : 1
+  const areEqual = others.every(
+    (one) => one.at?.axis === at?.axis && one.at?.span === (at && at.span * share),
+  )
   if (!at || !areEqual) return isDifferent
   const mask = operands.at(layout === 'packed' ? 1 : 3)
   if (layout === 'heads') {

@@ -24,7 +24,8 @@ interface Problem {
 }
 
 const rowStart = (place: RowPlace, b: number, h: number, t: number, d: number) =>
-  (b * place.batch + h * place.head + t * place.position + place.first) * d
+  (b * place.batch + Math.floor(h / place.group) * place.head + t * place.position + place.first) *
+  d
 
 /** Scores below this count as masked. */
 export const lowestScore = -1e30

@@ -149,6 +149,47 @@ const cases: readonly Case<AttentionAttrs>[] = [
     attrs: attrsOf('packed', 1, 2),
   },
   {
+    name: 'heads 2x6 that share 2, 5 queries, 7 keys of 3',
+    inputs: three([2, 6, 5, 3], [2, 2, 7, 3]),
+    attrs: attrsOf('heads', 2, 6, { keyHeads: 2 }),
+  },
+  {
+    name: 'heads that share one, causal, several tiles',
+    inputs: three([1, 3, 70, 8], [1, 1, 70, 8]),
+    attrs: attrsOf('heads', 1, 3, { keyHeads: 1, isCausal: true }),
+  },
+  {
+    name: 'tokens 2x9, 4 heads of 8 that share 2, causal, dropout',
+    inputs: three([18, 32], [18, 16]),
+    attrs: attrsOf('tokens', 2, 4, {
+      keyHeads: 2,
+      isCausal: true,
+      dropout: { p: 0.3, layer: 4, random: { slot: 0 } },
+    }),
+    scalars: randomScalars(5, 6, 7),
+  },
+  {
+    name: 'packed 2x6, 4 heads of 4 that share 2, a boolean mask by heads',
+    inputs: [tensorType([12, 32]), tensorType([4, 6, 6], 'i32')],
+    attrs: attrsOf('packed', 2, 4, { keyHeads: 2, mask: 'boolean' }),
+    integerBelow: { 1: 2 },
+  },
+  {
+    name: 'rows of 130, heads that share',
+    inputs: three([1, 2, 3, 130], [1, 1, 3, 130]),
+    attrs: attrsOf('heads', 1, 2, { keyHeads: 1, scale: 130 ** -0.5 }),
+  },
+  {
+    name: 'f16 tokens 2x5, 4 heads of 4 that share 2',
+    inputs: three([10, 16], [10, 8]).map(({ shape }) => tensorType(shape, 'f16')),
+    attrs: attrsOf('tokens', 2, 4, { keyHeads: 2 }),
+  },
+  {
+    name: 'f16 packed 5, 4 heads of 4 that share 2, to f16',
+    inputs: [tensorType([5, 32], 'f16')],
+    attrs: attrsOf('packed', 1, 4, { keyHeads: 2, half: true }),
+  },
+  {
     name: 'rows of 36, a tile of 16',
     inputs: [tensorType([20, 108])],
     attrs: attrsOf('packed', 1, 1, { isCausal: true }),

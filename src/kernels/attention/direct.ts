@@ -4,12 +4,20 @@ import type { Dispatch, Lowering } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
 import { lowestScore } from './attention.ref.ts'
 import { gradProjections, lanes, maxBindings, range, rowsKernel } from './flash.ts'
-import { type AttentionAttrs, type AttentionSizes, projectionsOf } from './geometry.ts'
+import {
+  type AttentionAttrs,
+  type AttentionSizes,
+  projectionsOf,
+  type RowPlace,
+} from './geometry.ts'
 import {
   type AttentionText,
   attentionText,
+  eachHead,
   gradientTensors,
+  locateHead,
   outputTensor,
+  ownHead,
   projectionTensors,
   type RowTensor,
 } from './text.ts'
@@ -40,9 +48,9 @@ const dotOf = (units: number, own: string, other: string) =>
     .join(' + ')
 
 /** Loads row `t` of a tensor into `<name>_0`, `<name>_1`, ... */
-const load = (text: AttentionText, name: string, tensor: RowTensor, t: string) =>
+const load = (text: AttentionText, name: string, tensor: RowTensor, t: string, h?: string) =>
   join([
-    `let ${name}_start = ${text.start(tensor, t)};`,
+    `let ${name}_start = ${text.start(tensor, t, h)};`,
     ...range(text.units).map(
       (c) => `let ${name}_${c} = load_${tensor.variable}(${name}_start, ${c}u);`,
     ),
@@ -51,11 +59,11 @@ const load = (text: AttentionText, name: string, tensor: RowTensor, t: string) =
 const zeros = (text: AttentionText, name: string) =>
   join(range(text.units).map((c) => `var ${name}_${c} = vec4<f32>(0.0);`))
 
-/** Where a flat index of blocks of rows is: `first` row, `h`, `b`. */
-const locate = (index: string, blocks: number, heads: number, rows: number) =>
-  `let first = ${index} % ${blocks}u * ${rows}u;
-  let h = ${index} / ${blocks}u % ${heads}u;
-  let b = ${index} / ${blocks * heads}u;`
+/** Where a flat index of blocks of a tensor's rows is: `first` row, own head, `b`. */
+const locate = (sizes: AttentionSizes, place: RowPlace, blocks: number, rows: number) =>
+  `let first = index % ${blocks}u * ${rows}u;
+  ${locateHead(place, sizes, `index / ${blocks}u`)}
+  let b = index / ${(blocks * sizes.heads) / place.group}u;`
 
 /** The row of the r-th register set, which for sets past the end is the last row again. */
 const ownRows = (count: number, rows: number) =>
@@ -73,7 +81,10 @@ const storeRows = (
       (r) => `  if (first + ${r}u < ${rows}u) {
 ${join(
   targets.map(
-    ({ tensor, value }, n) => `    let put${n} = ${text.start(tensor, `own${r}`)};
+    (
+      { tensor, value },
+      n,
+    ) => `    let put${n} = ${text.start(tensor, `own${r}`, ownHead(tensor.place))};
 ${join(range(text.units).map((c) => `    ${text.store(tensor.variable, `put${n}`, c, value(r, c))}`))}`,
   ),
 )}
@@ -131,7 +142,7 @@ ${join(range(count).flatMap((r) => range(units).map((c) => `    o${r}_${c} = o${
 ${join(q.variables.map(text.loader))}
 ${text.functions}
 ${begin(groups[0], invocations)}
-  ${locate('index', blocks, heads, count)}
+  ${locate(sizes, out.place, blocks, count)}
   ${ownRows(count, tq)}
 ${join(
   range(count).map(
@@ -185,6 +196,7 @@ function sideFunction(text: AttentionText, side: Side): string {
   const targets = gradientTensors(text)
   const count = gradRowsFor(units)
   const isQueries = side === 'queries'
+  const { place } = targets[isQueries ? 0 : 1]
   const rows = isQueries ? tq : tk
   // Own rows x make scores with a, own rows y the probabilities' gradients with b.
   const own = isQueries
@@ -213,21 +225,24 @@ function sideFunction(text: AttentionText, side: Side): string {
 ${add('g', 'ds', 'a')}${isQueries ? '' : `\n    let weight${r} = p${r}${dropped};\n${add('w', 'weight', 'b')}`}`
   }
   return `fn grad_${side}(index: u32) {
-  ${locate('index', blocksOf(rows, count), heads, count)}
+  ${locate(text.sizes, place, blocksOf(rows, count), count)}
   ${ownRows(count, rows)}
 ${join(
   range(count).map(
-    (r) => `  ${load(text, `x${r}`, own.x, `own${r}`)}
-  ${load(text, `y${r}`, own.y, `own${r}`)}
+    (r) => `  ${load(text, `x${r}`, own.x, `own${r}`, ownHead(place))}
+  ${load(text, `y${r}`, own.y, `own${r}`, ownHead(place))}
   ${zeros(text, `g${r}`)}
   ${isQueries ? `let row${r} = ${rowAt(`own${r}`)};` : zeros(text, `w${r}`)}`,
   ),
 )}
-  for (var other = ${from}; other < ${others}; other++) {
+${eachHead(
+  place,
+  `  for (var other = ${from}; other < ${others}; other++) {
     ${load(text, 'a', own.a, 'other')}
     ${load(text, 'b', own.b, 'other')}
 ${isQueries ? '' : `    let row = ${rowAt('other')};\n`}${join(range(count).map(pair))}
-  }
+  }`,
+)}
 ${storeRows(text, count, rows, [
   { tensor: targets[isQueries ? 0 : 1], value: (r, c) => `g${r}_${c} * SCALE` },
   ...(isQueries ? [] : [{ tensor: targets[2], value: (r: number, c: number) => `w${r}_${c}` }]),
@@ -238,14 +253,15 @@ ${storeRows(text, count, rows, [
 
 function sidesKernel(text: AttentionText, sides: readonly Side[]): Dispatch {
   const { attrs, units } = text
-  const { batch, heads, tq, tk, d } = text.sizes
+  const { batch, heads, keyHeads, tq, tk, d } = text.sizes
   const projections = projectionTensors(text, gradProjections)
   const targets = gradientTensors(text)
   const written = sides.flatMap((side) => (side === 'queries' ? [targets[0]] : targets.slice(1)))
   const outputs = new Map(written.map(({ variable, operand }) => [variable, operand]))
-  const counts = sides.map(
-    (side) => blocksOf(side === 'queries' ? tq : tk, gradRowsFor(units)) * heads * batch,
-  )
+  const counts = sides.map((side) => {
+    const [rows, own] = side === 'queries' ? [tq, heads] : [tk, keyHeads]
+    return blocksOf(rows, gradRowsFor(units)) * own * batch
+  })
   const total = counts.reduce((sum, some) => sum + some, 0)
   const groups = linearGroups(ceilDiv(total, threads))
   const bindings: ShaderBinding[] = [

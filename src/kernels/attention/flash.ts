@@ -4,12 +4,20 @@ import { eachElement } from '../elements.ts'
 import type { Dispatch, Lowering } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
 import { lowestScore } from './attention.ref.ts'
-import { type AttentionAttrs, type AttentionSizes, projectionsOf } from './geometry.ts'
+import {
+  type AttentionAttrs,
+  type AttentionSizes,
+  projectionsOf,
+  type RowPlace,
+} from './geometry.ts'
 import {
   type AttentionText,
   attentionText,
+  eachHead,
   gradientTensors,
+  locateHead,
   outputTensor,
+  ownHead,
   projectionTensors,
 } from './text.ts'
 
@@ -37,11 +45,11 @@ function threadsFor(rows: number): number {
 /** Rows of the other side staged at once, a multiple of 4: two tiles take 8 KiB at most. */
 const stagedRows = (units: number): number => (units <= 8 ? 32 : units <= 16 ? 16 : 8)
 
-/** Where a workgroup's rows are: `tile`, `h`, `b` of a flat workgroup index that has `tiles` tiles a head. */
-const locate = (index: string, tiles: number, heads: number) =>
+/** Where a workgroup's rows of a tensor are: `tile`, own head, `b` of a flat workgroup index that has `tiles` tiles a head. */
+const locate = (sizes: AttentionSizes, place: RowPlace, index: string, tiles: number) =>
   `let tile = ${index} % ${tiles}u;
-  let h = ${index} / ${tiles}u % ${heads}u;
-  let b = ${index} / ${tiles * heads}u;`
+  ${locateHead(place, sizes, `${index} / ${tiles}u`)}
+  let b = ${index} / ${(tiles * sizes.heads) / place.group}u;`
 
 /** Copies rows `begin`.. of the other side into workgroup memory; rows past `end` become zeros. */
 const stage = (
@@ -91,7 +99,7 @@ var<workgroup> tile_v: array<vec4<f32>, ${staged * units}>;
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let index = group.y * ${groups[0]}u + group.x;
   if (index >= ${tiles * heads * batch}u) { return; }
-  ${locate('index', tiles, heads)}
+  ${locate(sizes, out.place, 'index', tiles)}
   let i = tile * ${threads}u + thread;
   let is_row = i < ${tq}u;
   let own = ${text.start(queries, `min(i, ${tq - 1}u)`)};
@@ -241,17 +249,17 @@ ${range(units)
   .join('\n')}`
 }`
   return `fn grad_${roleNames[role]}(index: u32, thread: u32) {
-  ${locate('index', tiles, heads)}
+  ${locate(sizes, target.place, 'index', tiles)}
   let own = tile * ${threads}u + thread;
   let is_row = own < ${rows}u;
   let inside = min(own, ${rows - 1}u);
-  let x_start = ${text.start(own.x, 'inside')};
+  let x_start = ${text.start(own.x, 'inside', ownHead(target.place))};
 ${range(units)
   .map((c) => `  let x${c} = load_${own.x.variable}(x_start, ${c}u); var g${c} = vec4<f32>(0.0);`)
   .join('\n')}
 ${
   needsY
-    ? `  let y_start = ${text.start(own.y, 'inside')};
+    ? `  let y_start = ${text.start(own.y, 'inside', ownHead(target.place))};
 ${range(units)
   .map((c) => `  let y${c} = load_${own.y.variable}(y_start, ${c}u);`)
   .join('\n')}`
@@ -260,7 +268,9 @@ ${range(units)
   ${isQueries ? `let row = rows[(b * ${heads}u + h) * ${tq}u + inside];` : ''}
   let own_end = select(0u, ${ownEnd}, is_row);
   let end = ${endOther};
-  for (var begin = ${firstOther}; begin < end; begin += ${staged}u) {
+${eachHead(
+  target.place,
+  `  for (var begin = ${firstOther}; begin < end; begin += ${staged}u) {
     ${stage(text, threads, others, [
       { tile: 'tile_a', variable: own.a.variable, start: text.start(own.a, 'row') },
       { tile: 'tile_b', variable: own.b.variable, start: text.start(own.b, 'row') },
@@ -278,9 +288,10 @@ ${
         ${inner}
     }
     workgroupBarrier();
-  }
+  }`,
+)}
   if (is_row) {
-    let put = ${text.start(target, 'own')};
+    let put = ${text.start(target, 'own', ownHead(target.place))};
 ${range(units)
   .map((c) => `    ${text.store(target.variable, 'put', c, needsY ? `g${c} * SCALE` : `g${c}`)}`)
   .join('\n')}
@@ -292,14 +303,16 @@ ${range(units)
 /** One dispatch that makes the gradients of `roles`, each workgroup those of one. */
 function rolesKernel(text: AttentionText, roles: readonly Role[]): Dispatch {
   const { sizes, attrs, units } = text
-  const { batch, heads, tq, tk, d } = sizes
+  const { batch, heads, keyHeads, tq, tk, d } = sizes
   const threads = threadsFor(Math.max(tq, tk))
   const wanted = [...new Set(roles.flatMap((role) => (role === 2 ? [0, 1] : [0, 1, 2])))].sort()
   const projections = projectionTensors(text, gradProjections, wanted)
   const targets = gradientTensors(text)
   const outputs = new Map(roles.map((role) => [targets[role].variable, targets[role].operand]))
   const staged = stagedRows(units)
-  const counts = roles.map((role) => ceilDiv(role === 0 ? tq : tk, threads) * heads * batch)
+  const counts = roles.map(
+    (role) => ceilDiv(role === 0 ? tq : tk, threads) * (role === 0 ? heads : keyHeads) * batch,
+  )
   const groups = linearGroups(counts.reduce((sum, count) => sum + count, 0))
   let before = 0
   const calls = roles.map((role, n) => {

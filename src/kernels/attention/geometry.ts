@@ -14,7 +14,8 @@ import { chainShape } from '../steps.ts'
  * How queries, keys and values lie in memory.
  *
  * `heads`: each [..., T, D], the product of the leading dimensions being batch * heads. `tokens`: each [..., heads * D], rows being
- * batch * T. `packed`: one tensor [..., 3 * heads * D] with queries, keys and values side by side, rows being batch * T.
+ * batch * T. `packed`: one tensor [..., 3 * heads * D] with queries, keys and values side by side, rows being batch * T. Keys and values
+ * may have fewer heads.
  */
 export type AttentionLayout = 'heads' | 'tokens' | 'packed'
 
@@ -23,6 +24,8 @@ export interface AttentionAttrs extends HalfAttrs {
   readonly layout: AttentionLayout
   readonly batch: number
   readonly heads: number
+  /** Heads of keys and values, a divisor of `heads`; each serves as many neighbouring heads of queries. Default: `heads`. */
+  readonly keyHeads?: number
   /** For `tokens` and `packed`: whether rows are T * batch (PyTorch's default for its modules) instead of batch * T. */
   readonly isSequenceFirst?: boolean
   /** Factor of the scores. */
@@ -42,6 +45,9 @@ export interface AttentionAttrs extends HalfAttrs {
 export interface AttentionSizes {
   readonly batch: number
   readonly heads: number
+  /** Heads of keys and values, and how many heads of queries each serves. */
+  readonly keyHeads: number
+  readonly group: number
   /** Queries and keys of one head. */
   readonly tq: number
   readonly tk: number
@@ -71,13 +77,16 @@ export function attentionSizes(
   attrs: AttentionAttrs,
   o?: TensorType,
 ): AttentionSizes {
-  const { layout, batch, heads } = attrs
+  const { layout, batch, heads, keyHeads = heads } = attrs
+  const group = heads === keyHeads ? 1 : heads / keyHeads
   const [q, k, v] = inputs
   const isHalf = q.dtype === 'f16'
   const isOutputHalf = o ? o.dtype === 'f16' : (attrs.half ?? false)
   if (inputs.some(({ dtype }) => dtype !== (isHalf ? 'f16' : 'f32'))) {
     throw fail(op, attrs, inputs, 'queries, keys and values must all be f32, or all f16')
   }
+  if (!Number.isInteger(group))
+    throw fail(op, attrs, inputs, `${keyHeads} heads of keys must divide those of queries`)
   const last = ({ shape }: TensorType) => shape[shape.length - 1] ?? 1
   const exact = (count: number, divisor: number): number => {
     if (divisor === 0) return 0
@@ -86,26 +95,28 @@ export function attentionSizes(
   }
   if (layout === 'packed') {
     const width = last(q)
-    const d = exact(width, 3 * heads)
+    const d = exact(width, heads + 2 * keyHeads)
     const t = exact(exact(countElements(q.shape), width), batch)
     const output = [...q.shape.slice(0, -1), heads * d]
-    return { batch, heads, tq: t, tk: t, d, isHalf, isOutputHalf, output }
+    return { batch, heads, keyHeads, group, tq: t, tk: t, d, isHalf, isOutputHalf, output }
   }
-  if (!sameShape(k.shape, v.shape) || last(q) !== last(k)) {
+  const isTokens = layout === 'tokens'
+  const d = isTokens ? exact(last(q), heads) : last(q)
+  if (!sameShape(k.shape, v.shape) || last(k) !== (isTokens ? keyHeads * d : d)) {
     throw fail(
       op,
       attrs,
       inputs,
-      'keys and values must have the same shape, and all three the same last dimension',
+      'keys and values must have the same shape, and all three rows of the same width by head',
     )
   }
-  const d = layout === 'tokens' ? exact(last(q), heads) : last(q)
-  const per = batch * heads * d
   return {
     batch,
     heads,
-    tq: exact(countElements(q.shape), per),
-    tk: exact(countElements(k.shape), per),
+    keyHeads,
+    group,
+    tq: exact(countElements(q.shape), batch * heads * d),
+    tk: exact(countElements(k.shape), batch * keyHeads * d),
     d,
     isHalf,
     isOutputHalf,
@@ -133,13 +144,15 @@ export function checkMask(
   }
 }
 
-/** The three tensors' rows: where row t of head h of sample b begins, on numbers or as WGSL text by `n`. */
+/** A tensor's rows: where row t of head h of sample b begins. */
 export interface RowPlace {
   /** Rows (of d elements) from one sample to the next, one head to the next, one position to the next, and of the first. */
   readonly batch: number
   readonly head: number
   readonly position: number
   readonly first: number
+  /** How many neighbouring heads of queries have the same head of this tensor. */
+  readonly group: number
 }
 
 /** Places of rows of `wide` heads a position, `first` of them before the tensor's own. */
@@ -149,24 +162,26 @@ const tokenPlace = (
   t: number,
   wide: number,
   first: number,
+  group: number,
 ): RowPlace =>
   isSequenceFirst
-    ? { batch: wide, head: 1, position: batch * wide, first }
-    : { batch: t * wide, head: 1, position: wide, first }
+    ? { batch: wide, head: 1, position: batch * wide, first, group }
+    : { batch: t * wide, head: 1, position: wide, first, group }
 
 /** Where rows of the n-th projection (0 queries, 1 keys, 2 values) lie. */
 export function projectionPlace(attrs: AttentionAttrs, sizes: AttentionSizes, n: number): RowPlace {
-  const { heads, tq, tk } = sizes
-  const t = n === 0 ? tq : tk
-  if (attrs.layout === 'heads') return { batch: heads * t, head: t, position: 1, first: 0 }
+  const { heads, keyHeads, tq, tk } = sizes
+  const [t, own, group] = n === 0 ? [tq, heads, 1] : [tk, keyHeads, sizes.group]
+  if (attrs.layout === 'heads') return { batch: own * t, head: t, position: 1, first: 0, group }
   return attrs.layout === 'packed'
-    ? tokenPlace(attrs, sizes, t, 3 * heads, n * heads)
-    : tokenPlace(attrs, sizes, t, heads, 0)
+    ? tokenPlace(attrs, sizes, t, heads + 2 * keyHeads, n && heads + (n - 1) * keyHeads, group)
+    : tokenPlace(attrs, sizes, t, own, 0, group)
 }
 
 /** Where rows of the output and its gradient lie. */
 export function outputPlace(attrs: AttentionAttrs, sizes: AttentionSizes): RowPlace {
   const { heads, tq } = sizes
-  if (attrs.layout === 'heads') return { batch: heads * tq, head: tq, position: 1, first: 0 }
-  return tokenPlace(attrs, sizes, tq, heads, 0)
+  if (attrs.layout === 'heads')
+    return { batch: heads * tq, head: tq, position: 1, first: 0, group: 1 }
+  return tokenPlace(attrs, sizes, tq, heads, 0, 1)
 }

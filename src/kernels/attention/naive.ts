@@ -6,22 +6,32 @@ import type { Dispatch, Lowering, Operand } from '../op.ts'
 import { reads, type ShaderBinding, writes } from '../shader.ts'
 import { lowestScore } from './attention.ref.ts'
 import { gradProjections } from './flash.ts'
-import { type AttentionAttrs, type AttentionSizes, projectionsOf } from './geometry.ts'
+import {
+  type AttentionAttrs,
+  type AttentionSizes,
+  outputPlace,
+  projectionsOf,
+  type RowPlace,
+} from './geometry.ts'
 import {
   type AttentionText,
   attentionText,
+  eachHead,
   elementAt,
   gradientTensors,
+  locateHead,
   outputTensor,
+  ownHead,
   projectionTensors,
   type RowTensor,
+  rowOf,
 } from './text.ts'
 
 // The plain form: one invocation makes one element and computes every score that it needs, again where others have. Any shape, no tiles.
 
 /** Where row `t` begins, in elements. */
-const start = ({ place }: Pick<RowTensor, 'place'>, t: string, d: number) =>
-  `(b * ${place.batch}u + h * ${place.head}u + (${t}) * ${place.position}u + ${place.first}u) * ${d}u`
+const start = (tensor: Pick<RowTensor, 'place'>, t: string, d: number, h?: string) =>
+  `${rowOf(tensor, t, h)} * ${d}u`
 
 /** Functions `score(b, h, i, j)` (see `seen`) and `product(b, h, i, j)`, the dot of dy and a value. */
 function pairFunctions(text: AttentionText, withProduct: boolean): string {
@@ -69,11 +79,11 @@ const elementwise = (
     main: ['element(i);'],
   })
 
-/** `i`, `h`, `b` of the flat row `row`. */
-const rowPlace = ({ heads }: AttentionSizes, rows: number, name: string) => `
+/** Position, own head and sample `b` of the flat row `row` of a tensor. */
+const rowPlace = (sizes: AttentionSizes, place: RowPlace, rows: number, name: string) => `
   let ${name} = row % ${rows}u;
-  let h = row / ${rows}u % ${heads}u;
-  let b = row / ${rows * heads}u;`
+  ${locateHead(place, sizes, `row / ${rows}u`)}
+  let b = row / ${(rows * sizes.heads) / place.group}u;`
 
 /** A kernel that makes each element `c` of the target's rows by `lines`, which end with `value`; words of two, where they are f16. */
 function rowElements(
@@ -87,19 +97,19 @@ function rowElements(
   value: string,
 ): Dispatch[] {
   const { batch, heads, d } = text.sizes
-  const count = batch * heads * rows * d
-  const { variable } = target
+  const { variable, place } = target
+  const count = ((batch * heads) / place.group) * rows * d
   const all = [...bindings, writes(variable, operand, isHalf ? 'f16' : 'f32')]
-  const put = `let put = ${start(target, name, d)};`
+  const put = `let put = ${start(target, name, d, ownHead(place))};`
   if (!isHalf) {
     const body = `  let row = at / ${d}u;
-  let c = at % ${d}u;${rowPlace(text.sizes, rows, name)}
+  let c = at % ${d}u;${rowPlace(text.sizes, place, rows, name)}
 ${lines}  ${put}
   ${variable}[put + c] = ${value};`
     return elementwise(text, label, count, all, functions, body)
   }
   const body = `  let row = at * 2u / ${d}u;
-  let first = at * 2u % ${d}u;${rowPlace(text.sizes, rows, name)}
+  let first = at * 2u % ${d}u;${rowPlace(text.sizes, place, rows, name)}
   var halves = vec2<f32>(0.0, 0.0);
   for (var k = 0u; k < 2u; k++) {
   let c = first + k;
@@ -140,7 +150,7 @@ export function naiveForward(
     rows,
     [...scalarBindings(scores.bindings), ...masks, writes('lse', { out: 1 })],
     functions,
-    `  let row = at;${rowPlace(sizes, tq, 'i')}
+    `  let row = at;${rowPlace(sizes, outputPlace(attrs, sizes), tq, 'i')}
   var top = LOWEST;
   for (var j = 0u; j < ${tk}u; j++) {
     let pair = score(b, h, i, j);
@@ -204,7 +214,7 @@ export function naiveBackward(
       writes('rows', { scratch: 0 }),
     ],
     '',
-    `  let row = at;${rowPlace(sizes, tq, 'i')}
+    `  let row = at;${rowPlace(sizes, dy.place, tq, 'i')}
   let start_y = ${start(dy, 'i', d)};
   var total = 0.0;
   for (var c = 0u; c < ${d}u; c++) { total += dy[start_y + c] * o[start_y + c]; }
@@ -229,7 +239,9 @@ export function naiveBackward(
       ],
       pairFunctions(text, needsProduct),
       `  var total = 0.0;
-  for (var ${other} = 0u; ${other} < ${role === 0 ? tk : tq}u; ${other}++) {
+${eachHead(
+  target.place,
+  `  for (var ${other} = 0u; ${other} < ${role === 0 ? tk : tq}u; ${other}++) {
     let pair = score(b, h, i, j);
     if (pair.y != 0.0) {
       let query = (b * ${heads}u + h) * ${tq}u + i;
@@ -242,7 +254,8 @@ export function naiveBackward(
           : `total += p${drop('i', 'j')} * dy[begin + c];`
       }
     }
-  }
+  }`,
+)}
 `,
       'total',
     )

@@ -35,7 +35,7 @@ export interface AttentionText {
   /** True if queries, keys and values are f16. */
   readonly isHalf: boolean
   /** Expression: where row t of head h of sample b begins. */
-  start(tensor: RowTensor, t: string): string
+  start(tensor: RowTensor, t: string, h?: string): string
   /** WGSL function `load_<variable>(start, unit)`. */
   loader(variable: string): string
   /** Statement: stores four elements. */
@@ -82,8 +82,7 @@ export function attentionText(
     outputElement: sizes.isOutputHalf ? halfElement : element,
     gradientElement: attrs.half ? halfElement : element,
     isHalf,
-    start: ({ place }, t) =>
-      `(b * ${place.batch}u + h * ${place.head}u + (${t}) * ${place.position}u + ${place.first}u) * ${unitElements}u`,
+    start: (tensor, t, h) => `${rowOf(tensor, t, h)} * ${unitElements}u`,
     loader: (variable) => {
       const at = (index: string) => elementAt(variable, index, isHalf)
       const isPacked = isHalf && isProjection(variable)
@@ -128,6 +127,21 @@ fn drop_factor(b: u32, h: u32, i: u32, j: u32) -> f32 {
     ],
   }
 }
+
+/** WGSL: the number of row t of the query head h, or of that head's keys or values, of sample b. */
+export const rowOf = ({ place }: Pick<RowTensor, 'place'>, t: string, h = 'h'): string =>
+  `(b * ${place.batch}u + ${h}${place.group > 1 ? ` / ${place.group}u` : ''} * ${place.head}u + (${t}) * ${place.position}u + ${place.first}u)`
+
+/** WGSL name of a row's own head: where that is one of keys and values, of the first query head that it serves. */
+export const ownHead = ({ group }: RowPlace): string => (group > 1 ? 'first_h' : 'h')
+
+/** WGSL statement that declares it, from an expression that counts the tensor's heads, of all samples. */
+export const locateHead = (place: RowPlace, { heads }: AttentionSizes, count: string): string =>
+  `let ${ownHead(place)} = ${count} % ${heads / place.group}u${place.group > 1 ? ` * ${place.group}u` : ''};`
+
+/** WGSL that runs `body` for each query head `h` that the own head serves, one after the other. */
+export const eachHead = (place: RowPlace, body: string): string =>
+  place.group > 1 ? `for (var h = first_h; h < first_h + ${place.group}u; h++) {\n${body}\n}` : body
 
 const isProjection = (variable: string): boolean => ['q', 'k', 'v', 'qkv'].includes(variable)
 

@@ -1,0 +1,253 @@
+import { silu } from '../graph/functions/activations.ts'
+import { attend } from '../graph/functions/attention.ts'
+import { checkpoint } from '../graph/functions/checkpoint.ts'
+import { type ChunkedLossOptions, chunkedCrossEntropy } from '../graph/functions/chunked-loss.ts'
+import { embedding } from '../graph/functions/index-ops.ts'
+import { linear } from '../graph/functions/linear.ts'
+import type { Parameter } from '../graph/trace/parameter.ts'
+import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
+import { ShapeError } from '../util/errors.ts'
+import { checkOptions, checkRecord } from '../util/options.ts'
+import { countArguments } from '../util/plain-callers.ts'
+import { formatShape, sameShape } from '../util/shape.ts'
+import { RotaryEmbedding } from './attention.ts'
+import { type CausalLmConfig, checkConfig } from './causal-lm-config.ts'
+import { ModuleList } from './containers.ts'
+import { normal } from './init.ts'
+import { Linear } from './layers.ts'
+import { type LoadOptions, type LoadResult, Module } from './module.ts'
+import { RMSNorm } from './normalization.ts'
+import { showSettings } from './show-settings.ts'
+import type { LoadableState } from './state-values.ts'
+
+/** Where samples' rows are, and how the positions in them are turned. */
+interface Rows {
+  readonly batch: number
+  readonly rotary: RotaryEmbedding
+}
+
+/** The table of tokens. shape: tokens[..] of i32 -> [.., width] */
+class TokenTable extends Module {
+  readonly weight: Parameter
+
+  constructor(rows: number, width: number) {
+    super()
+    this.weight = normal([rows, width], 0.02)
+  }
+
+  forward(tokens: Tensor): Tensor {
+    return embedding(tokens, this.weight)
+  }
+}
+
+/** Grouped-query attention: groups of query heads share a head of keys and values. */
+class Attention extends Module {
+  readonly qProj: Linear
+  readonly kProj: Linear
+  readonly vProj: Linear
+  readonly oProj: Linear
+  readonly qNorm: RMSNorm | undefined
+  readonly kNorm: RMSNorm | undefined
+  readonly #width: number
+
+  constructor(config: CausalLmConfig) {
+    super()
+    const { hiddenSize, numAttentionHeads, numKeyValueHeads, headDim, architecture } = config
+    const bias = architecture === 'Qwen2ForCausalLM'
+    this.qProj = new Linear(hiddenSize, numAttentionHeads * headDim, { bias })
+    this.kProj = new Linear(hiddenSize, numKeyValueHeads * headDim, { bias })
+    this.vProj = new Linear(hiddenSize, numKeyValueHeads * headDim, { bias })
+    this.oProj = new Linear(numAttentionHeads * headDim, hiddenSize, { bias: false })
+    const norm = () =>
+      architecture === 'Qwen3ForCausalLM'
+        ? new RMSNorm(headDim, { eps: config.rmsNormEps })
+        : undefined
+    this.qNorm = norm()
+    this.kNorm = norm()
+    this.#width = headDim
+  }
+
+  /** shape: x [batch * T, hiddenSize], samples one after the other */
+  forward(x: Tensor, { batch, rotary }: Rows): Tensor {
+    const width = this.#width
+    const turned = (projected: Tensor, norm: RMSNorm | undefined): Tensor => {
+      const [rows, columns] = projected.shape
+      const heads = columns / width
+      const normed = norm ? norm.forward(projected.reshape([rows * heads, width])) : projected
+      const turned = rotary.forward(normed.reshape([batch, rows / batch, columns]), { heads })
+      return turned.reshape([rows, columns])
+    }
+    const query = turned(this.qProj.forward(x), this.qNorm)
+    const key = turned(this.kProj.forward(x), this.kNorm)
+    // Of tensor parallel ranks each has some of the heads.
+    const [heads, keyHeads] = [query, key].map(({ shape }) => shape[1] / width)
+    const attended = attend(
+      [query, key, this.vProj.forward(x)],
+      'tokens',
+      { batch, heads, keyHeads, width },
+      { isCausal: true },
+    )
+    return this.oProj.forward(attended)
+  }
+}
+
+/** SwiGLU. source: Shazeer, arXiv 2002.05202. */
+class Mlp extends Module {
+  readonly gateProj: Linear
+  readonly upProj: Linear
+  readonly downProj: Linear
+
+  constructor({ hiddenSize, intermediateSize }: CausalLmConfig) {
+    super()
+    this.gateProj = new Linear(hiddenSize, intermediateSize, { bias: false })
+    this.upProj = new Linear(hiddenSize, intermediateSize, { bias: false })
+    this.downProj = new Linear(intermediateSize, hiddenSize, { bias: false })
+  }
+
+  forward(x: Tensor): Tensor {
+    return this.downProj.forward(silu(this.gateProj.forward(x)).mul(this.upProj.forward(x)))
+  }
+}
+
+class DecoderLayer extends Module {
+  readonly selfAttn: Attention
+  readonly mlp: Mlp
+  readonly inputLayernorm: RMSNorm
+  readonly postAttentionLayernorm: RMSNorm
+
+  constructor(config: CausalLmConfig) {
+    super()
+    const { hiddenSize, rmsNormEps: eps } = config
+    this.selfAttn = new Attention(config)
+    this.mlp = new Mlp(config)
+    this.inputLayernorm = new RMSNorm(hiddenSize, { eps })
+    this.postAttentionLayernorm = new RMSNorm(hiddenSize, { eps })
+  }
+
+  /** shape: as Attention's */
+  forward(x: Tensor, rows: Rows): Tensor {
+    const attended = x.add(this.selfAttn.forward(this.inputLayernorm.forward(x), rows))
+    return attended.add(this.mlp.forward(this.postAttentionLayernorm.forward(attended)))
+  }
+}
+
+/** All but the output layer. */
+class Body extends Module {
+  readonly embedTokens: TokenTable
+  readonly layers: ModuleList<DecoderLayer>
+  readonly norm: RMSNorm
+  readonly #rotary: RotaryEmbedding
+  readonly #isCheckpointed: boolean
+
+  constructor(config: CausalLmConfig, isCheckpointed: boolean) {
+    super()
+    const { vocabSize, hiddenSize, numHiddenLayers, ropeTheta: base, ropeScaling } = config
+    this.embedTokens = new TokenTable(vocabSize, hiddenSize)
+    this.layers = new ModuleList(
+      Array.from({ length: numHiddenLayers }, () => new DecoderLayer(config)),
+    )
+    this.norm = new RMSNorm(hiddenSize, { eps: config.rmsNormEps })
+    const maxPositions = config.maxPositionEmbeddings
+    this.#rotary = new RotaryEmbedding(config.headDim, { maxPositions, base, scaling: ropeScaling })
+    this.#isCheckpointed = isCheckpointed
+  }
+
+  /** shape: tokens [batch, T] of i32 -> [batch * T, hiddenSize] */
+  forward(tokens: Tensor): Tensor {
+    const [batch] = tokens.shape
+    const rows = { batch, rotary: this.#rotary }
+    const embedded = this.embedTokens.forward(tokens)
+    let x = embedded.reshape([tokens.count, embedded.shape[2]])
+    for (const layer of this.layers) {
+      const forward = (input: Tensor) => layer.forward(input, rows)
+      x = this.#isCheckpointed ? checkpoint(forward, x) : forward(x)
+    }
+    return this.norm.forward(x)
+  }
+}
+
+export interface CausalLmOptions {
+  /** True if backward recomputes each block instead of keeping its intermediates; default false. See `checkpoint`. */
+  checkpoint?: boolean
+}
+
+/**
+ * A language model with the structure and the state-dict keys of LlamaForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM in transformers.
+ *
+ * shape: tokens [batch, T] of i32, T up to `maxPositionEmbeddings` -> logits [batch, T, vocabSize]
+ * A model whose output layer is tied has no key `lm_head.weight`; one in a state that is loaded is ignored.
+ */
+export class CausalLm extends Module {
+  declare readonly config: CausalLmConfig
+  readonly model: Body
+  readonly lmHead: Linear | undefined
+
+  constructor(config: CausalLmConfig, options: CausalLmOptions = {}) {
+    super()
+    checkConfig('CausalLm', config)
+    const { checkpoint = false } = checkOptions('CausalLm', options, { checkpoint: 'flag' })
+    showSettings(this, { config: Object.freeze({ ...config }) })
+    this.model = new Body(config, checkpoint)
+    this.lmHead = config.tieWordEmbeddings
+      ? undefined
+      : new Linear(config.hiddenSize, config.vocabSize, { bias: false })
+  }
+
+  forward(tokens: Tensor): Tensor {
+    this.#check(tokens)
+    return this.#head(this.model.forward(tokens)).reshape([...tokens.shape, this.config.vocabSize])
+  }
+
+  /**
+   * Returns the mean loss of each next token; the logits are never stored as a whole.
+   *
+   * shape: tokens and labels [batch, T] of i32 -> []. Labels lie where their tokens are, as in transformers: the prediction after token t is
+   * compared with label t + 1, so that labels are the tokens, with `ignoreIndex` where a token has no loss.
+   * cost: as `chunkedCrossEntropy`.
+   */
+  loss(tokens: Tensor, labels: Tensor, options: ChunkedLossOptions = {}): Tensor {
+    this.#check(tokens)
+    mustBeTensor('CausalLm', { labels })
+    if (!sameShape(labels.shape, tokens.shape)) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `CausalLm: labels must be ${formatShape(tokens.shape)} as the tokens are, got ${formatShape(labels.shape)}. Pass a label for each token.`,
+      )
+    }
+    const [batch, length] = tokens.shape
+    const { hiddenSize } = this.config
+    const hidden = this.model.forward(tokens).reshape([batch, length, hiddenSize])
+    return chunkedCrossEntropy(
+      hidden.narrow(1, 0, length - 1).reshape([batch * (length - 1), hiddenSize]),
+      (rows) => this.#head(rows),
+      labels.narrow(1, 1, length - 1).reshape([batch * (length - 1)]),
+      options,
+    )
+  }
+
+  #head(x: Tensor): Tensor {
+    return this.lmHead ? this.lmHead.forward(x) : linear(x, this.model.embedTokens.weight)
+  }
+
+  #check(tokens: Tensor): void {
+    mustBeTensor('CausalLm', { tokens })
+    const { maxPositionEmbeddings } = this.config
+    const [, length] = tokens.shape
+    if (tokens.shape.length === 2 && length <= maxPositionEmbeddings) return
+    throw new ShapeError(
+      'shape.mismatch',
+      `CausalLm: tokens must be [batch, T] with T up to ${maxPositionEmbeddings}, got ${formatShape(tokens.shape)}. Cut the sequences.`,
+    )
+  }
+
+  /** @internal As of any module. A tied output layer's weight, and the angles that old files hold, are ignored. */
+  override prepareLoad(state: LoadableState, options: LoadOptions = {}): () => LoadResult {
+    checkRecord('loadStateDict', 'state', state)
+    const isOwn = (key: string) =>
+      !key.endsWith('.rotary_emb.inv_freq') && (this.lmHead || key !== 'lm_head.weight')
+    const own = Object.entries(state).filter(([key]) => isOwn(key))
+    return super.prepareLoad(Object.fromEntries(own), options)
+  }
+}
+
+countArguments(CausalLm, { loss: 3, prepareLoad: 2 })
