@@ -110,5 +110,6 @@ export const withoutCounterpart: Readonly<Record<string, string>> = {
   joinStats: 'merges the statistics of blocks and ranks',
   withoutFactor: 'divides a clip factor by the loss scale',
   paramHash: 'compares replicas',
+  writeRows: 'keeps keys and values of earlier tokens, which `cache[i:j] = rows` does in Python',
   dropout: 'PyTorch draws its masks from another generator',
 }

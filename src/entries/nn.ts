@@ -1,10 +1,13 @@
 /** Modules, as torch.nn. */
 
+export { generate } from '../generation/generate.ts'
+export type { GenerateOptions } from '../generation/generate-options.ts'
 export {
   checkpoint,
   checkpointSequential,
   type Layer as CheckpointLayer,
 } from '../graph/functions/checkpoint.ts'
+export type { RopeScaling } from '../graph/functions/rotary.ts'
 export type { HookHandle } from '../graph/trace/gradient-hooks.ts'
 export { ModuleBuffer } from '../graph/trace/module-buffer.ts'
 export { Parameter } from '../graph/trace/parameter.ts'

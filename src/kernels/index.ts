@@ -68,6 +68,7 @@ import { topKCorrect } from './top-k/top-k.ts'
 import { transfer } from './transfer/transfer.ts'
 import { triangle } from './triangle/triangle.ts'
 import { place, strided, view } from './view/view.ts'
+import { writeRows } from './write-rows/write-rows.ts'
 
 /** Every op. A new op is its folder and its line here; tests/gpu/every-op.spec.ts then checks it. */
 export const ops: readonly Op[] = [
@@ -161,4 +162,5 @@ export const ops: readonly Op[] = [
   attentionGrad,
   rotary,
   powerIteration,
+  writeRows,
 ]

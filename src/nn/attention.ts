@@ -1,6 +1,7 @@
 import { attend, isBoolean } from '../graph/functions/attention.ts'
 import { hiding } from '../graph/functions/composed-attention.ts'
 import { where } from '../graph/functions/elementwise.ts'
+import { indexSelect } from '../graph/functions/index-ops.ts'
 import { linear } from '../graph/functions/linear.ts'
 import {
   checkRopeScaling,
@@ -250,9 +251,14 @@ export class RotaryEmbedding extends Module {
     )
   }
 
-  forward(x: Tensor, options: { heads?: number } = {}): Tensor {
-    const { heads = 1 } = checkOptions('RotaryEmbedding.forward', options, { heads: 'size' })
-    return rotaryEmbedding(x, this.#table, { isInterleaved: this.#isInterleaved, heads })
+  /** `positions`: of the rows, [T] of i32; default: 0, 1, … */
+  forward(x: Tensor, options: { heads?: number; positions?: Tensor } = {}): Tensor {
+    const where = 'RotaryEmbedding.forward'
+    const known = { heads: 'size', positions: true } as const
+    const { heads = 1, positions } = checkOptions(where, options, known)
+    mustBeTensor(where, { x }, { positions })
+    const table = positions ? indexSelect(this.#table, 0, positions) : this.#table
+    return rotaryEmbedding(x, table, { isInterleaved: this.#isInterleaved, heads })
   }
 }
 

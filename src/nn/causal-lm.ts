@@ -20,10 +20,18 @@ import { RMSNorm } from './normalization.ts'
 import { showSettings } from './show-settings.ts'
 import type { LoadableState } from './state-values.ts'
 
-/** Where samples' rows are, and how the positions in them are turned. */
-interface Rows {
-  readonly batch: number
-  readonly rotary: RotaryEmbedding
+/** How rows of tokens see each other: in sequences of a batch, or after tokens that a cache has. */
+export interface Sequences {
+  /** Turns queries or keys by their positions. shape: x [rows, heads * headDim] -> the same */
+  turn(x: Tensor, heads: number): Tensor
+  /** shape: as `attend` with layout `tokens` */
+  attend(query: Tensor, key: Tensor, value: Tensor, sizes: HeadSizes): Tensor
+}
+
+interface HeadSizes {
+  readonly heads: number
+  readonly keyHeads: number
+  readonly width: number
 }
 
 /** The table of tokens. shape: tokens[..] of i32 -> [.., width] */
@@ -67,27 +75,21 @@ class Attention extends Module {
     this.#width = headDim
   }
 
-  /** shape: x [batch * T, hiddenSize], samples one after the other */
-  forward(x: Tensor, { batch, rotary }: Rows): Tensor {
+  /** shape: x [rows, hiddenSize] -> the same */
+  forward(x: Tensor, sequences: Sequences): Tensor {
     const width = this.#width
     const turned = (projected: Tensor, norm: RMSNorm | undefined): Tensor => {
       const [rows, columns] = projected.shape
       const heads = columns / width
-      const normed = norm ? norm.forward(projected.reshape([rows * heads, width])) : projected
-      const turned = rotary.forward(normed.reshape([batch, rows / batch, columns]), { heads })
-      return turned.reshape([rows, columns])
+      const normed = norm?.forward(projected.reshape([rows * heads, width]))
+      return sequences.turn(normed?.reshape([rows, columns]) ?? projected, heads)
     }
     const query = turned(this.qProj.forward(x), this.qNorm)
     const key = turned(this.kProj.forward(x), this.kNorm)
     // Of tensor parallel ranks each has some of the heads.
     const [heads, keyHeads] = [query, key].map(({ shape }) => shape[1] / width)
-    const attended = attend(
-      [query, key, this.vProj.forward(x)],
-      'tokens',
-      { batch, heads, keyHeads, width },
-      { isCausal: true },
-    )
-    return this.oProj.forward(attended)
+    const value = this.vProj.forward(x)
+    return this.oProj.forward(sequences.attend(query, key, value, { heads, keyHeads, width }))
   }
 }
 
@@ -125,8 +127,8 @@ class DecoderLayer extends Module {
   }
 
   /** shape: as Attention's */
-  forward(x: Tensor, rows: Rows): Tensor {
-    const attended = x.add(this.selfAttn.forward(this.inputLayernorm.forward(x), rows))
+  forward(x: Tensor, sequences: Sequences): Tensor {
+    const attended = x.add(this.selfAttn.forward(this.inputLayernorm.forward(x), sequences))
     return attended.add(this.mlp.forward(this.postAttentionLayernorm.forward(attended)))
   }
 }
@@ -136,7 +138,7 @@ class Body extends Module {
   readonly embedTokens: TokenTable
   readonly layers: ModuleList<DecoderLayer>
   readonly norm: RMSNorm
-  readonly #rotary: RotaryEmbedding
+  readonly rotaryEmb: RotaryEmbedding
   readonly #isCheckpointed: boolean
 
   constructor(config: CausalLmConfig, isCheckpointed: boolean) {
@@ -148,21 +150,37 @@ class Body extends Module {
     )
     this.norm = new RMSNorm(hiddenSize, { eps: config.rmsNormEps })
     const maxPositions = config.maxPositionEmbeddings
-    this.#rotary = new RotaryEmbedding(config.headDim, { maxPositions, base, scaling: ropeScaling })
+    this.rotaryEmb = new RotaryEmbedding(config.headDim, {
+      maxPositions,
+      base,
+      scaling: ropeScaling,
+    })
     this.#isCheckpointed = isCheckpointed
   }
 
-  /** shape: tokens [batch, T] of i32 -> [batch * T, hiddenSize] */
-  forward(tokens: Tensor): Tensor {
-    const [batch] = tokens.shape
-    const rows = { batch, rotary: this.#rotary }
+  /**
+   * `sequencesOf`: how the rows see each other in the n-th block; default: those of a sample its earlier ones.
+   *
+   * shape: tokens [batch, T] of i32 -> [batch * T, hiddenSize]
+   */
+  forward(tokens: Tensor, sequencesOf: (layer: number) => Sequences = this.#whole(tokens)): Tensor {
     const embedded = this.embedTokens.forward(tokens)
     let x = embedded.reshape([tokens.count, embedded.shape[2]])
-    for (const layer of this.layers) {
-      const forward = (input: Tensor) => layer.forward(input, rows)
+    for (const [n, layer] of [...this.layers].entries()) {
+      const forward = (input: Tensor) => layer.forward(input, sequencesOf(n))
       x = this.#isCheckpointed ? checkpoint(forward, x) : forward(x)
     }
     return this.norm.forward(x)
+  }
+
+  #whole({ shape: [batch, length] }: Tensor): () => Sequences {
+    const sequences: Sequences = {
+      turn: (x, heads) =>
+        this.rotaryEmb.forward(x.reshape([batch, length, x.shape[1]]), { heads }).reshape(x.shape),
+      attend: (query, key, value, sizes) =>
+        attend([query, key, value], 'tokens', { batch, ...sizes }, { isCausal: true }),
+    }
+    return () => sequences
   }
 }
 
@@ -195,7 +213,7 @@ export class CausalLm extends Module {
 
   forward(tokens: Tensor): Tensor {
     this.#check(tokens)
-    return this.#head(this.model.forward(tokens)).reshape([...tokens.shape, this.config.vocabSize])
+    return this.head(this.model.forward(tokens)).reshape([...tokens.shape, this.config.vocabSize])
   }
 
   /**
@@ -219,13 +237,14 @@ export class CausalLm extends Module {
     const hidden = this.model.forward(tokens).reshape([batch, length, hiddenSize])
     return chunkedCrossEntropy(
       hidden.narrow(1, 0, length - 1).reshape([batch * (length - 1), hiddenSize]),
-      (rows) => this.#head(rows),
+      (rows) => this.head(rows),
       labels.narrow(1, 1, length - 1).reshape([batch * (length - 1)]),
       options,
     )
   }
 
-  #head(x: Tensor): Tensor {
+  /** @internal The output layer. shape: x [rows, hiddenSize] -> [rows, vocabSize] */
+  head(x: Tensor): Tensor {
     return this.lmHead ? this.lmHead.forward(x) : linear(x, this.model.embedTokens.weight)
   }
 

@@ -110,6 +110,26 @@ def op_cases(seed=30):
         )
 
 
+    grouped = {"q": random(2, 6, 5, 8), "k": random(2, 2, 7, 8), "v": random(2, 2, 7, 8)}
+    shared = lambda q, k, v, *mask, **more: attend(
+        q, *(x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v)), *mask, **more
+    )
+    yield op_case(
+        "attention, 6 heads that share 2 of keys and values",
+        "attention",
+        grouped,
+        lambda q, k, v: shared(q, k, v, is_causal=True),
+        attrs={"enableGqa": True, "isCausal": True},
+    )
+    yield op_case(
+        "attention, 6 heads that share 2, a learned mask",
+        "attention",
+        {**grouped, "mask": random(6, 5, 7)},
+        shared,
+        attrs={"enableGqa": True},
+    )
+
+
 # --- torch.nn.MultiheadAttention --------------------------------------------------------------------------------------
 
 

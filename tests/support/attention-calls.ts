@@ -30,6 +30,7 @@ function forwardOf({ op, attrs }: AttentionCase): (x: Record<string, Tensor>) =>
           attnMask: mask ?? added,
           isCausal: attrs['isCausal'] === true,
           scale: attrs['scale'] as number | undefined,
+          enableGqa: attrs['enableGqa'] === true,
         })
     case 'rotary':
       return ({ x, table }) =>

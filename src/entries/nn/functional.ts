@@ -20,6 +20,7 @@ export {
   batchNorm,
   type RunningStatistics,
 } from '../../graph/functions/batch-norm.ts'
+export { type ChunkedLossOptions, chunkedCrossEntropy } from '../../graph/functions/chunked-loss.ts'
 export {
   type ConvOptions,
   type ConvPadding,

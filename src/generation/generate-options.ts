@@ -1,0 +1,73 @@
+import type { AnyRuntime } from '../graph/memory/runtime.ts'
+import type { CausalLmConfig } from '../nn/causal-lm-config.ts'
+import { ShapeError } from '../util/errors.ts'
+import { checkList, checkNumber, checkOptions, isCount } from '../util/options.ts'
+
+export interface GenerateOptions {
+  /** Default 128. */
+  maxNewTokens?: number
+  /** What logits are divided by; 0, the default, takes the most probable token. */
+  temperature?: number
+  /** Number of the most probable tokens among which one is drawn; default: all. */
+  topK?: number
+  /** The most probable tokens that together have this probability are those among which one is drawn; default 1. */
+  topP?: number
+  /** What logits of tokens that occurred are divided by, or multiplied by where they are negative; default 1. */
+  repetitionPenalty?: number
+  /** Tokens that end the text; they are not returned. */
+  stopTokens?: readonly number[]
+  /** Of the draws, where `temperature` is above 0; default 0. */
+  seed?: number
+  /** An open device, instead of the page's own. */
+  runtime?: AnyRuntime
+}
+
+const known = {
+  maxNewTokens: true,
+  temperature: true,
+  topK: true,
+  topP: true,
+  repetitionPenalty: true,
+  stopTokens: true,
+  seed: true,
+  runtime: true,
+} as const
+
+/** The options, with defaults. errors: `config.invalid`; `shape.mismatch` for no tokens, and for more than the model has positions for. */
+export function checkGenerate(
+  { vocabSize, maxPositionEmbeddings }: CausalLmConfig,
+  tokens: readonly number[],
+  options: GenerateOptions,
+) {
+  const where = 'generate'
+  checkOptions(where, options, known)
+  const { maxNewTokens = 128, stopTokens = [], seed = 0 } = options
+  const isToken = (one: number) => Number.isInteger(one) && one >= 0 && one < vocabSize
+  checkList(where, 'tokens', tokens, isToken, `tokens from 0 to ${vocabSize - 1}`)
+  checkList(where, 'stopTokens', stopTokens, isToken, `tokens from 0 to ${vocabSize - 1}`)
+  const { temperature = 0, topK = vocabSize, topP = 1, repetitionPenalty = 1 } = options
+  const check = (name: string, value: number, isValid: boolean, range: string) =>
+    checkNumber(where, name, value, () => isValid, range)
+  check('maxNewTokens', maxNewTokens, isCount(maxNewTokens), 'a whole number above 0')
+  const isFrom0 = temperature >= 0 && Number.isFinite(temperature)
+  check('temperature', temperature, isFrom0, 'a finite number of at least 0')
+  check('topK', topK, isCount(topK), 'a whole number above 0')
+  check('topP', topP, topP > 0 && topP <= 1, 'above 0 and at most 1')
+  const isAbove0 = repetitionPenalty > 0 && Number.isFinite(repetitionPenalty)
+  check('repetitionPenalty', repetitionPenalty, isAbove0, 'a finite number above 0')
+  const isSeed = Number.isSafeInteger(seed) && seed >= 0
+  check('seed', seed, isSeed, 'a whole number from 0 to 2^53 - 1')
+  const length = tokens.length + maxNewTokens
+  if (tokens.length > 0 && length <= maxPositionEmbeddings)
+    return { maxNewTokens, stopTokens, seed, length, temperature, topK, topP, repetitionPenalty }
+  throw new ShapeError(
+    'shape.mismatch',
+    `${where}: expected 1 or more tokens, and up to ${maxPositionEmbeddings} with maxNewTokens, got ${tokens.length} and ${maxNewTokens}. Cut the text.`,
+  )
+}
+
+/** How a token is chosen. */
+export type TokenChoice = Pick<
+  ReturnType<typeof checkGenerate>,
+  'temperature' | 'topK' | 'topP' | 'repetitionPenalty'
+>
