@@ -36,11 +36,7 @@ export class CachedModel {
   }
 
   /** `length`: of the longest sequence. cost: two compilations; memory for keys and values of `length` tokens. */
-  static async create(
-    model: CausalLm,
-    length: number,
-    options: { runtime?: AnyRuntime },
-  ): Promise<CachedModel> {
+  static async create(model: CausalLm, length: number, runtime?: AnyRuntime): Promise<CachedModel> {
     const { numHiddenLayers, numKeyValueHeads, headDim } = model.config
     // The last chunk may end behind the last token.
     const rows = Math.ceil(length / chunk) * chunk
@@ -57,7 +53,7 @@ export class CachedModel {
           positions: tensorType([count], 'i32'),
           last: tensorType([1], 'i32'),
         },
-        options,
+        { ...(runtime && { runtime }) },
       )
     const many = await program(chunk)
     return new CachedModel(model.config, caches, many, await program(1))

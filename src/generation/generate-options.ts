@@ -41,7 +41,7 @@ export function checkGenerate(
 ) {
   const where = 'generate'
   checkOptions(where, options, known)
-  const { maxNewTokens = 128, stopTokens = [], seed = 0 } = options
+  const { maxNewTokens = 128, stopTokens = [], seed = 0, runtime } = options
   const isToken = (one: number) => Number.isInteger(one) && one >= 0 && one < vocabSize
   checkList(where, 'tokens', tokens, isToken, `tokens from 0 to ${vocabSize - 1}`)
   checkList(where, 'stopTokens', stopTokens, isToken, `tokens from 0 to ${vocabSize - 1}`)
@@ -57,17 +57,19 @@ export function checkGenerate(
   check('repetitionPenalty', repetitionPenalty, isAbove0, 'a finite number above 0')
   const isSeed = Number.isSafeInteger(seed) && seed >= 0
   check('seed', seed, isSeed, 'a whole number from 0 to 2^53 - 1')
-  const length = tokens.length + maxNewTokens
-  if (tokens.length > 0 && length <= maxPositionEmbeddings)
-    return { maxNewTokens, stopTokens, seed, length, temperature, topK, topP, repetitionPenalty }
+  const choice = { temperature, topK, topP, repetitionPenalty }
+  if (tokens.length > 0 && tokens.length + maxNewTokens <= maxPositionEmbeddings)
+    return { maxNewTokens, stopTokens, seed, runtime, ...choice }
   throw new ShapeError(
     'shape.mismatch',
     `${where}: expected 1 or more tokens, and up to ${maxPositionEmbeddings} with maxNewTokens, got ${tokens.length} and ${maxNewTokens}. Cut the text.`,
   )
 }
 
+export type GenerateSettings = ReturnType<typeof checkGenerate>
+
 /** How a token is chosen. */
 export type TokenChoice = Pick<
-  ReturnType<typeof checkGenerate>,
+  GenerateSettings,
   'temperature' | 'topK' | 'topP' | 'repetitionPenalty'
 >

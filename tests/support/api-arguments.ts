@@ -193,6 +193,13 @@ export type Make = (shape: api.Shape, dtype?: api.HostDType) => api.Tensor
 
 const square: api.Shape = [2, 2]
 
+const causalLmConfig: api.CausalLmConfig = {
+  architecture: 'LlamaForCausalLM',
+  ...{ vocabSize: 4, hiddenSize: 2, intermediateSize: 2, numHiddenLayers: 1 },
+  ...{ numAttentionHeads: 1, numKeyValueHeads: 1, headDim: 2, maxPositionEmbeddings: 4 },
+  ...{ rmsNormEps: 1e-5, ropeTheta: 1e4, tieWordEmbeddings: true },
+}
+
 /** Functions of tensors: arguments with which each works. The others of the same files take one tensor. */
 const ofTensors: Readonly<Record<string, (make: Make) => unknown[]>> = {
   softmax: (make) => [make(square), 1],
@@ -219,6 +226,7 @@ const ofTensors: Readonly<Record<string, (make: Make) => unknown[]>> = {
   topKCorrect: (make) => [make(square), make([2], 'i32'), 1],
   accuracy: (make) => [make(square), make([2], 'i32'), {}],
   crossEntropy: (make) => [make(square), make([2], 'i32'), {}],
+  chunkedCrossEntropy: (make) => [make(square), (x: api.Tensor) => x, make([2], 'i32'), {}],
   nllLoss: (make) => [make(square), make([2], 'i32'), {}],
   dot: (make) => [make([2]), make([2])],
   outer: (make) => [make([2]), make([2])],
@@ -461,6 +469,7 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   AvgPool2d: layer(2),
   MaxPool1d: layer(2),
   MaxPool2d: layer(2),
+  CausalLm: () => [causalLmConfig],
   Gpt: () => [{ vocabSize: 4, blockSize: 2, layers: 1, heads: 1, width: 2 }],
   ResNet: () => [block(), [1, 1, 1, 1], { numClasses: 2, smallInputs: true, width: 2 }],
   spectralNorm: () => [linear(), {}],
@@ -521,6 +530,7 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   randomStreamOf: () => [{ seed: 1, epoch: 0, index: 0 }],
   save: () => [{ epoch: 1 }],
   stripModulePrefix: () => [{}, 'module.'],
+  generate: () => [new api.CausalLm(causalLmConfig), [1], { maxNewTokens: 1 }],
   gpt: () => [{ vocabSize: 4, blockSize: 2, layers: 1, heads: 1, width: 2 }],
   manualSeed: () => [1],
   setRngState: () => [api.getRngState()],

@@ -1,5 +1,5 @@
 import { ShapeError } from '../../util/errors.ts'
-import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import { checkArgument, checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { mustBeTensor, type Tensor } from '../trace/tensor.ts'
 import { checkpoint } from './checkpoint.ts'
@@ -32,6 +32,7 @@ export function chunkedCrossEntropy(
   checkNumber(where, 'ignoreIndex', ignoreIndex, Number.isInteger, 'a whole number')
   checkNumber(where, 'chunk', chunk, isCount, 'a whole number above 0')
   mustBeTensor(where, { x, target })
+  checkArgument(where, 'head', head, typeof head === 'function', 'a function of rows')
   const [count] = x.shape
   if (x.shape.length !== 2 || target.shape.length !== 1 || target.shape[0] !== count) {
     throw new ShapeError(

@@ -13,7 +13,7 @@ const rowsCase = (name: string, target: Shape, rows: number): Case<NoAttrs> => {
 }
 
 /**
- * target with the rows of source in place of its own from row `start` on, in the memory of target. Rows that end behind the last are left out.
+ * target after the rows of source have replaced those from row `start` on, in the memory of target. Rows behind its last are left out.
  *
  * shape: target [R, ..], source [n, ..], start i32[1] -> [R, ..]
  */
