@@ -1,4 +1,4 @@
-import type { AnyRuntime } from '../graph/memory/runtime.ts'
+import { type AnyRuntime, checkRuntime } from '../graph/memory/runtime.ts'
 import type { CausalLmConfig } from '../nn/causal-lm-config.ts'
 import { ShapeError } from '../util/errors.ts'
 import { checkList, checkNumber, checkOptions, isCount } from '../util/options.ts'
@@ -46,17 +46,18 @@ export function checkGenerate(
   checkList(where, 'tokens', tokens, isToken, `tokens from 0 to ${vocabSize - 1}`)
   checkList(where, 'stopTokens', stopTokens, isToken, `tokens from 0 to ${vocabSize - 1}`)
   const { temperature = 0, topK = vocabSize, topP = 1, repetitionPenalty = 1 } = options
-  const check = (name: string, value: number, isValid: boolean, range: string) =>
-    checkNumber(where, name, value, () => isValid, range)
-  check('maxNewTokens', maxNewTokens, isCount(maxNewTokens), 'a whole number above 0')
-  const isFrom0 = temperature >= 0 && Number.isFinite(temperature)
+  const isFrom0 = (value: number) => value >= 0 && Number.isFinite(value)
+  const isAbove0 = (value: number) => value > 0 && Number.isFinite(value)
+  const isSeed = (value: number) => Number.isSafeInteger(value) && value >= 0
+  const check = (name: string, value: number, isValid: (value: number) => boolean, range: string) =>
+    checkNumber(where, name, value, isValid, range)
+  check('maxNewTokens', maxNewTokens, isCount, 'a whole number above 0')
   check('temperature', temperature, isFrom0, 'a finite number of at least 0')
-  check('topK', topK, isCount(topK), 'a whole number above 0')
-  check('topP', topP, topP > 0 && topP <= 1, 'above 0 and at most 1')
-  const isAbove0 = repetitionPenalty > 0 && Number.isFinite(repetitionPenalty)
+  check('topK', topK, isCount, 'a whole number above 0')
+  check('topP', topP, (p) => p > 0 && p <= 1, 'above 0 and at most 1')
   check('repetitionPenalty', repetitionPenalty, isAbove0, 'a finite number above 0')
-  const isSeed = Number.isSafeInteger(seed) && seed >= 0
   check('seed', seed, isSeed, 'a whole number from 0 to 2^53 - 1')
+  if (runtime !== undefined) checkRuntime(where, runtime)
   const choice = { temperature, topK, topP, repetitionPenalty }
   if (tokens.length > 0 && tokens.length + maxNewTokens <= maxPositionEmbeddings)
     return { maxNewTokens, stopTokens, seed, runtime, ...choice }

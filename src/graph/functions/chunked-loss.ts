@@ -40,8 +40,11 @@ export function chunkedCrossEntropy(
       `${where}: expected x [N, K] and target [N], got ${formatShape(x.shape)} and ${formatShape(target.shape)}. Pass one target for each row.`,
     )
   }
-  const lossOf = (rows: Tensor, targets: Tensor) =>
-    crossEntropy(head(rows), targets, { ignoreIndex, reduction: 'sum' })
+  const lossOf = (rows: Tensor, targets: Tensor) => {
+    const logits = head(rows)
+    mustBeTensor(where, { 'head()': logits })
+    return crossEntropy(logits, targets, { ignoreIndex, reduction: 'sum' })
+  }
   const losses: Tensor[] = []
   for (let at = 0; at < count; at += chunk) {
     const rows = Math.min(chunk, count - at)
