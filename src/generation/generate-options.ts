@@ -63,7 +63,7 @@ export function checkGenerate(
     return { maxNewTokens, stopTokens, seed, runtime, ...choice }
   throw new ShapeError(
     'shape.mismatch',
-    `${where}: expected 1 or more tokens, and up to ${maxPositionEmbeddings} with maxNewTokens, got ${tokens.length} and ${maxNewTokens}. Cut the text.`,
+    `${where}: expected 1 or more tokens, and up to ${maxPositionEmbeddings} with maxNewTokens of the options, got ${tokens.length} and ${maxNewTokens}. Cut the text.`,
   )
 }
 

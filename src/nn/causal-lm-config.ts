@@ -58,7 +58,12 @@ export function checkConfig(where: string, config: CausalLmConfig): void {
     'config',
   )
   const { architecture, rmsNormEps, ropeTheta, ropeScaling, tieWordEmbeddings, ...sizes } = config
-  checkChoice(where, 'architecture', architecture ?? '', architectures as readonly string[])
+  checkChoice(
+    where,
+    'architecture of config',
+    architecture ?? '',
+    architectures as readonly string[],
+  )
   checkSizes(where, sizes, 1)
   checkNumber(where, 'rmsNormEps', rmsNormEps, isAbove0, above0, true)
   checkNumber(where, 'ropeTheta', ropeTheta, isAbove0, above0, true)
