@@ -41,6 +41,8 @@ export default defineConfig({
       '@noble/hashes/utils.js',
       'gpt-tokenizer/esm/bpeRanks/r50k_base',
       'gpt-tokenizer/esm/encoding/r50k_base',
+      '@huggingface/tokenizers',
+      '@huggingface/jinja',
     ],
   },
   build: {

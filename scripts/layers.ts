@@ -123,6 +123,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/parallel/mesh',
   ],
   'src/data': ['src/util'],
+  'src/pretrained': ['src/util', 'src/data', 'src/nn'],
 
   'src/peer/room': ['src/util'],
   'src/peer/link': ['src/util', 'src/peer/room'],
@@ -631,6 +632,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/generation',
     'src/optim',
     'src/data',
+    'src/pretrained',
     'src/peer/room',
     'src/peer/link',
     'src/peer/session',
@@ -733,7 +735,15 @@ export const apart = ['node/train', 'node/playwright']
 
 /** Packages that a layer under src may import; `node` may import any. */
 export const packages: Record<string, readonly string[]> = {
-  'src/data': ['papaparse', '@noble/hashes', 'gpt-tokenizer', 'fast-png', 'valibot'],
+  'src/data': [
+    'papaparse',
+    '@noble/hashes',
+    'gpt-tokenizer',
+    '@huggingface/tokenizers',
+    '@huggingface/jinja',
+    'fast-png',
+    'valibot',
+  ],
   'src/ddp/checkpoint': ['valibot'],
   'src/util': ['valibot'],
   // The libraries that ours is timed beside.
@@ -797,6 +807,7 @@ export const withoutPage = [
   'src/optim',
   'src/parallel',
   'src/data',
+  'src/pretrained',
   'src/ddp',
   'src/trainer',
   'src/distributed',

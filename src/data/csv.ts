@@ -18,6 +18,7 @@ import {
 } from './csv-numbers.ts'
 import { TensorDataset } from './datasets.ts'
 import { foreignBytes, foreignFile } from './foreign.ts'
+import { decodeUtf8 } from './utf8.ts'
 
 export interface CsvOptions extends CsvNumbers {
   /** Default: the one of `,` `;` tab `|` that fits. */
@@ -244,7 +245,7 @@ export async function readCsv(
       : (await readBytes(source, file)).bytes
   const foreign = bytes.length > 0 && foreignFile(file, 'a table of text', bytes)
   if (foreign) throw foreign
-  const whole = typeof source === 'string' ? source : decodeText(bytes, file)
+  const whole = typeof source === 'string' ? source : decodeUtf8(bytes, file)
   const named = /^\ufeff?sep=([^\r\n"])(\r\n?|\n|$)/i.exec(whole)
   const rest = whole.slice(named?.[0].length ?? 0)
   const delimiter = options.delimiter || named?.[1] || delimiterOf(rest)
@@ -377,12 +378,4 @@ function quoteEnd(text: string, at: number): number {
   for (let end = text.indexOf('"', at + 1); end >= 0; end = text.indexOf('"', end + 2))
     if (text[end + 1] !== '"') return end + 1
   return text.length
-}
-
-function decodeText(bytes: Uint8Array, name: string): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
-  } catch {
-    throw refuse(name, 'UTF-8 text', 'other bytes', 'Save the file as UTF-8.')
-  }
 }

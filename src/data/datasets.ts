@@ -229,4 +229,4 @@ export function randomSplit<S>(
 }
 
 /** No training run has this epoch, so that a split never repeats an epoch's order. */
-const splitEpoch = 0xffffffff
+export const splitEpoch = 0xffffffff

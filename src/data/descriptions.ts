@@ -1,5 +1,6 @@
 import type { Shape } from '../util/shape.ts'
 import type { FolderFile } from './folder.ts'
+import type { TextRows } from './language/text-rows.ts'
 
 /** Elements on the host, in the types that programs take. */
 export type HostNumbers =
@@ -72,3 +73,4 @@ export type DatasetDescription =
       readonly blockSize: number
       readonly stride: number
     }
+  | { readonly kind: 'texts'; readonly contents: TextRows }

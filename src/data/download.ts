@@ -72,10 +72,8 @@ const hashOf = (text: string) => bytesToHex(sha256(utf8ToBytes(text)))
  * complete file has another checksum (it is discarded); `config.invalid` for an unknown option.
  */
 export async function download(url: string | URL, options: DownloadOptions = {}): Promise<Blob> {
-  const { signal } = checkOptions('download', options, downloadOptions)
-  checkArgument('download', 'signal', signal, isSignal(signal), 'an AbortSignal')
-  checkNumber('download', 'retries', options.retries, isNotNegative, 'at least 0')
-  checkNumber('download', 'retryDelayMs', options.retryDelayMs, isNotNegative, 'at least 0')
+  checkOptions('download', options, downloadOptions)
+  checkAttempts('download', options)
   const address = addressOf('download', 'url', url).href
   const wanted = typeof options.sha256 === 'string' ? options.sha256.toLowerCase() : options.sha256
   if (wanted !== undefined && !/^[0-9a-f]{64}$/.test(wanted))
@@ -100,6 +98,15 @@ export async function forgetDownload(url: string | URL, store?: FileStore): Prom
   const address = addressOf('forgetDownload', 'url', url).href
   const folder = await checkedStore('forgetDownload', store).folder(hashOf(address))
   await folder.clear()
+}
+
+/** errors: `config.invalid` for options of attempts that are out of range; a TypeError for what is no signal. */
+export function checkAttempts(where: string, options: DownloadOptions): void {
+  const { signal, retries, retryDelayMs, store } = options
+  if (store !== undefined) checkedStore(where, store)
+  checkArgument(where, 'signal', signal, isSignal(signal), 'an AbortSignal')
+  checkNumber(where, 'retries', retries, isNotNegative, 'at least 0')
+  checkNumber(where, 'retryDelayMs', retryDelayMs, isNotNegative, 'at least 0')
 }
 
 /** The store that is given, else the default one. errors: a TypeError for what is no store. */
@@ -171,22 +178,35 @@ async function finish(folder: PartFolder, facts: Facts, wanted: string | undefin
 }
 
 /** Attempts until the file is whole. errors: `data.missing`, `data.interrupted`, the signal's reason. */
-async function receiveAll(
-  folder: PartFolder,
-  facts: Facts,
-  options: DownloadOptions,
+const receiveAll = (folder: PartFolder, facts: Facts, options: DownloadOptions): Promise<void> =>
+  attemptAll(
+    options,
+    () => receive(folder, facts, options),
+    () => `${facts.url}: the connection broke`,
+    () => `${sum(facts.parts)} of ${facts.totalBytes ?? 'unknown'} bytes`,
+  )
+
+/**
+ * Attempts until one does not break off. `attempt` returns why it did, or undefined; `what` and `place` are for the error.
+ *
+ * errors: `data.interrupted`, the signal's reason, what `attempt` throws.
+ */
+export async function attemptAll(
+  { retries = 3, retryDelayMs = 500, signal }: DownloadOptions,
+  attempt: () => Promise<string | undefined>,
+  what: () => string,
+  place: () => string,
 ): Promise<void> {
-  const { retries = 3, retryDelayMs = 500, signal } = options
-  for (let attempt = 0; ; attempt++) {
-    const why = await receive(folder, facts, options)
+  for (let broken = 0; ; broken++) {
+    const why = await attempt()
     if (why === undefined) return
     signal?.throwIfAborted()
-    if (attempt === retries)
+    if (broken === retries)
       throw new DataError(
         'data.interrupted',
-        `${facts.url}: the connection broke ${attempt + 1} times, after ${sum(facts.parts)} of ${facts.totalBytes ?? 'unknown'} bytes (${why}). Try again: the download resumes there.`,
+        `${what()} ${broken + 1} times, after ${place()} (${why}). Try again: the download resumes there.`,
       )
-    await new Promise((resolve) => setTimeout(resolve, retryDelayMs * 2 ** attempt))
+    await new Promise((resolve) => setTimeout(resolve, retryDelayMs * 2 ** broken))
   }
 }
 
@@ -213,7 +233,7 @@ async function receive(
 }
 
 /** The server's answer, or why there is none. */
-async function ask(
+export async function ask(
   url: string,
   signal: AbortSignal | undefined,
   headers: Record<string, string> = {},
@@ -262,14 +282,20 @@ async function receiveWhole(
 }
 
 function noteVersion(facts: Facts, headers: Headers): void {
-  // An encoded body's bytes and the file's are not the same ones: their length says nothing, a range would not fit.
-  const isEncoded = (headers.get('Content-Encoding') ?? 'identity') !== 'identity'
   const length = headers.get('Content-Length')
-  facts.totalBytes = isEncoded || length === null ? null : Number(length)
+  facts.totalBytes = isEncoded(headers) || length === null ? null : Number(length)
+  facts.version = isEncoded(headers) ? null : versionIn(headers)
+}
+
+/** True if the body's bytes and the file's are not the same ones: their length says nothing, and a range would not fit. */
+export const isEncoded = (headers: Headers): boolean =>
+  (headers.get('Content-Encoding') ?? 'identity') !== 'identity'
+
+/** The server's name for this version of a file. */
+export function versionIn(headers: Headers): string | null {
   const tag = headers.get('ETag')
   // A weak tag does not promise equal bytes.
-  const version = tag && !tag.startsWith('W/') ? tag : headers.get('Last-Modified')
-  facts.version = isEncoded ? null : version
+  return tag && !tag.startsWith('W/') ? tag : headers.get('Last-Modified')
 }
 
 async function receiveBody(

@@ -114,7 +114,8 @@ export function writeSafetensors(
   return file
 }
 
-interface HeaderEntry {
+/** A tensor in a file. `begin` and `end` count from where the tensors' bytes begin. units: bytes. */
+export interface HeaderEntry {
   name: string
   dtype: SafetensorsDtype
   shape: number[]
@@ -245,15 +246,23 @@ export function readSafetensors(
   return { tensors: new Map(tensors), metadata }
 }
 
+/** The tensors that a file has, in their order in it, and where their bytes begin. `expected` names the formats that errors ask for. */
+export async function openSafetensors(
+  file: OpenFile,
+  expected?: string,
+): Promise<{ entries: HeaderEntry[]; metadata: Record<string, string>; dataAt: number }> {
+  const where = clippedName(file.name)
+  const dataAt = dataBegin(await file.read(0, foreignBytes), file.sizeBytes, where, expected)
+  const header = await file.read(lengthBytes, dataAt)
+  return { ...parseHead(header, file.sizeBytes - dataAt, where), dataAt }
+}
+
 /** As `readSafetensors`, tensor by tensor; `expected` names the formats that errors ask for. */
 export async function readOpenSafetensors(
   file: OpenFile,
   expected: string,
 ): Promise<SafetensorsFile> {
-  const where = clippedName(file.name)
-  const dataAt = dataBegin(await file.read(0, foreignBytes), file.sizeBytes, where, expected)
-  const header = await file.read(lengthBytes, dataAt)
-  const { entries, metadata } = parseHead(header, file.sizeBytes - dataAt, where)
+  const { entries, metadata, dataAt } = await openSafetensors(file, expected)
   const tensors = new Map<string, SafeTensor>()
   for (const entry of entries) {
     const bytes = await file.read(dataAt + entry.begin, dataAt + entry.end)

@@ -27,3 +27,11 @@ export {
 } from '../ddp/checkpoint/checkpoint-file.ts'
 export { launcherFolder } from '../ddp/checkpoint/launcher-folder.ts'
 export { loadModel, type SaveModelOptions, saveModel } from '../ddp/checkpoint/model-file.ts'
+export type { GenerationConfig } from '../pretrained/generation.ts'
+export {
+  loadPretrained,
+  type Pretrained,
+  type PretrainedOptions,
+  type PretrainedSource,
+} from '../pretrained/load-pretrained.ts'
+export type { WeightOptions, WeightProgress } from '../pretrained/load-weights.ts'

@@ -70,6 +70,28 @@ export {
   toTensor,
 } from '../data/image/transforms.ts'
 export { ImageFolder, type ImageSample } from '../data/image-folder.ts'
+export type { LossChoice } from '../data/language/learned-tokens.ts'
+export {
+  type ChatMessage,
+  type ChatOptions,
+  PretrainedTokenizer,
+  readTokenizer,
+  type TokenizerFiles,
+} from '../data/language/pretrained-tokenizer.ts'
+export { TextDataset, type TextSample } from '../data/language/text-dataset.ts'
+export type { TextRows } from '../data/language/text-rows.ts'
+export {
+  readTextTable,
+  type TextRow,
+  type TextTable,
+  type TextTableOptions,
+} from '../data/language/text-table.ts'
+export {
+  type TextOptions,
+  type TextReport,
+  type TokenizedTexts,
+  tokenizeTexts,
+} from '../data/language/tokenize-texts.ts'
 export {
   type BatchPinner,
   DataLoader,
@@ -78,6 +100,7 @@ export {
 } from '../data/loader/data-loader.ts'
 export type { DataLoaderState } from '../data/loader/loader-state.ts'
 export { type ServeOptions, serveSamples } from '../data/loader/serve-samples.ts'
+export { filesFolder, type ModelFolder } from '../data/model-folder.ts'
 export { type NpzOptions, readNpy, readNpz } from '../data/npy.ts'
 export {
   DistributedSampler,
@@ -96,5 +119,6 @@ export {
 } from '../data/samples.ts'
 export { type BatchShare, batchShares } from '../data/shares.ts'
 export { CharTokenizer, TokenDataset, type Tokenizer } from '../data/text.ts'
+export { type UrlFolderOptions, urlFolder } from '../data/url-folder.ts'
 export { type StageableArray, type Staged, StagedTensor, StagedUploads } from '../gpu/staging.ts'
 export type { RandomStream } from '../util/random.ts'

@@ -51,6 +51,16 @@ export interface LoadResult {
   readonly unexpectedKeys: string[]
 }
 
+/** Which saved tensor is for which of a module; `finish` is called when they have their contents. */
+export interface LoadPlan<T> {
+  readonly found: readonly {
+    readonly key: string
+    readonly tensor: StoredTensor
+    readonly saved: T
+  }[]
+  readonly finish: () => LoadResult
+}
+
 /**
  * Base class of all models and layers: parameters, buffers, submodules and a `forward`.
  *
@@ -323,15 +333,37 @@ export abstract class Module {
 
   /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
   prepareLoad(given: LoadableState, options: LoadOptions = {}): () => LoadResult {
+    const { found, finish } = this.planLoad(given, options, requireTensors)
+    const values = found.map(({ key, tensor, saved }) =>
+      stateValues(key, saved, tensor.dtype === 'i32' ? 'i32' : 'f32'),
+    )
+    for (const [i, { tensor }] of found.entries()) tensor.mustTake?.(values[i])
+    return () => {
+      found.forEach(({ tensor }, i) => {
+        tensor.assignWhole(values[i])
+      })
+      return finish()
+    }
+  }
+
+  /**
+   * @internal Checks keys and shapes as `loadStateDict` does, and `check` what else the tensors of some keys must be. Returns which of
+   * `given` is for which tensor, in the order of the module; `finish` is for when all of these are assigned.
+   */
+  planLoad<T extends { readonly shape: Shape }>(
+    given: Readonly<Record<string, T>>,
+    options: LoadOptions = {},
+    check: (keys: Iterable<string>, state: Readonly<Record<string, T>>) => void = () => undefined,
+  ): LoadPlan<T> {
     const known = { strict: true, prefix: true } as const
     const { strict = true, prefix = 'auto' } = checkOptions('loadStateDict', options, known)
     checkFlag('loadStateDict', 'strict', strict)
     checkChoice('loadStateDict', 'prefix', prefix, ['exact', 'auto'])
     const own = this.#state()
     const keys = new Set(own.map(([key]) => key))
-    requireTensors([], given)
+    check([], given)
     const state = prefix === 'auto' ? fitModulePrefix(given, keys) : given
-    requireTensors(keys, state)
+    check(keys, state)
     const isThere = ([key]: readonly [string, unknown]) => Object.hasOwn(state, key)
     const covered = new Set(own.filter(isThere).map(([, tensor]) => tensor))
     const missing = own.filter(([, tensor]) => !covered.has(tensor))
@@ -346,28 +378,21 @@ export abstract class Module {
         `loadStateDict: the keys do not match this model, missing [${clipped(missingKeys.join(', '))}] and unknown [${clipped(unexpectedKeys.join(', '))}]. ${remedy}.`,
       )
     }
-    const found = own.filter(isThere)
-    for (const [key, tensor] of found) {
-      const { shape } = state[key]
-      if (isSaved(shape, tensor.stateShape)) continue
+    const found = own.filter(isThere).map(([key, tensor]) => ({ key, tensor, saved: state[key] }))
+    for (const { key, tensor, saved } of found) {
+      if (isSaved(saved.shape, tensor.stateShape)) continue
       throw new ShapeError(
         'shape.mismatch',
-        `loadStateDict: "${clipped(key)}" must be ${formatShape(tensor.stateShape)}, got ${formatShape(shape)}. Load a file saved for this model.`,
+        `loadStateDict: "${clipped(key)}" must be ${formatShape(tensor.stateShape)}, got ${formatShape(saved.shape)}. Load a file saved for this model.`,
       )
     }
-    const values = found.map(([key, tensor]) =>
-      stateValues(key, state[key], tensor.dtype === 'i32' ? 'i32' : 'f32'),
-    )
-    for (const [i, [, tensor]] of found.entries()) tensor.mustTake?.(values[i])
-    const layers = new Set(found.map(([key]) => layerOf(key)))
-    return () => {
-      found.forEach(([, tensor], i) => {
-        tensor.assignWhole(values[i])
-      })
+    const layers = new Set(found.map(({ key }) => layerOf(key)))
+    const finish = () => {
       for (const [key, tensor] of missing)
         if (tensor.absent && layers.has(layerOf(key))) tensor.assign(tensor.absent)
       return { missingKeys, unexpectedKeys }
     }
+    return { found, finish }
   }
 
   /**
@@ -533,6 +558,7 @@ countArguments(Module, {
   to: 2,
   loadStateDict: 2,
   prepareLoad: 2,
+  planLoad: 3,
   registerBuffer: 3,
 })
 const device = "await model.to('webgpu')"

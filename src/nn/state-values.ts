@@ -50,7 +50,7 @@ export function requireTensors(keys: Iterable<string>, state: unknown): void {
 const maxDims = 100
 
 /**
- * The numbers of a tensor in a parameter's or buffer's own type; floats are rounded to nearest.
+ * The numbers of a tensor in a parameter's or buffer's own type; floats are rounded to nearest. Those of f32 may be the tensor's own array.
  *
  * errors: `data.malformed`, naming the key, for numbers that 32 bits do not hold.
  */
@@ -75,7 +75,8 @@ export function stateValues(
       'data.malformed',
       `loadStateDict: "${clipped(key)}": expected ${isFloat ? 'numbers that float32 holds' : 'whole numbers of 32 bits'}, got ${tooLarge}. Load a file saved for this model.`,
     )
-  return isFloat ? Float32Array.from(numbers) : Int32Array.from(numbers)
+  if (isFloat) return isOf(numbers, Float32Array) ? numbers : Float32Array.from(numbers)
+  return Int32Array.from(numbers)
 }
 
 function wordsAs(
@@ -83,8 +84,11 @@ function wordsAs(
   words: Uint16Array<ArrayBuffer>,
 ): Float32Array<ArrayBuffer> {
   // The upper half of a float32.
-  if (dtype === 'BF16')
-    return new Float32Array(Uint32Array.from(words, (word) => word << 16).buffer)
+  if (dtype === 'BF16') {
+    const bits = new Uint32Array(words.length)
+    for (let i = 0; i < bits.length; i++) bits[i] = words[i] << 16
+    return new Float32Array(bits.buffer)
+  }
   if (dtype !== 'F16') return Float32Array.from(words)
   const pairs = new Uint32Array(Math.ceil(words.length / 2))
   new Uint16Array(pairs.buffer).set(words)

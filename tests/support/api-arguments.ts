@@ -6,6 +6,7 @@ import { Pipe } from '../../src/parallel/pipeline/pipe.ts'
 import numpy from '../golden/npy.json'
 import { hiddenMethods } from './class-members.ts'
 import * as api from './library.ts'
+import { folderOf, goldenTokenizers, smallFiles } from './pretrained-folder.ts'
 
 /** What the spec of arguments calls: every exported function and class, and arguments with which each works. */
 
@@ -50,6 +51,7 @@ export const leftOut: Readonly<Record<string, string>> = {
   ChannelLink: madeInside,
   CollectiveGroup: madeInside,
   PortLink: madeInside,
+  PretrainedTokenizer: madeInside,
   ProcessContext: madeInside,
   ProcessGroup: madeInside,
   Runtime: madeInside,
@@ -373,6 +375,7 @@ const stage = {
   keys: [],
 }
 
+const pretrainedFiles = await smallFiles()
 const npyFile = Uint8Array.from(atob(numpy.cases[0].file), (character) => character.charCodeAt(0))
 
 /** Arguments with which the others work: as many of the first as there is an obvious one for. */
@@ -413,6 +416,26 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   hostTensor: () => [[2], Float32Array.of(1, 2)],
   load: () => [api.save({}), 'file'],
   batchShares: () => [4, 2],
+  filesFolder: () => [[new File([], 'config.json')]],
+  urlFolder: () => [new URL('https://example.invalid/'), {}],
+  readTokenizer: () => [{ tokenizer: goldenTokenizers.tokenizer }],
+  readTextTable: () => [new File(['a'], 'a.txt'), {}],
+  tokenizeTexts: () => [
+    { name: 'a', form: 'text', rows: [{ text: 'a b c' }], lines: [1], unit: 'line' },
+    { encode: () => Int32Array.of(1, 2), applyChatTemplate: () => '' },
+    { blockSize: 4 },
+  ],
+  TextDataset: () => [
+    {
+      tokens: Int32Array.of(1),
+      learned: Uint8Array.of(1),
+      parts: Uint32Array.of(0, 1),
+      rows: Uint32Array.of(0, 1),
+      blockSize: 1,
+      padToken: 0,
+    },
+  ],
+  loadPretrained: () => [folderOf(pretrainedFiles), {}],
   TokenDataset: () => [Int32Array.of(1, 2, 3), { blockSize: 1 }],
   saveCheckpoint: () => [{ epoch: 1 }, { folder }],
   loadCheckpoint: () => [{}, { folder }],

@@ -2,6 +2,7 @@ import { ConcatDataset, Subset, TensorDataset } from '../datasets.ts'
 import type { DatasetDescription } from '../descriptions.ts'
 import { IdxDataset } from '../idx-dataset.ts'
 import { ImageFolder } from '../image-folder.ts'
+import { TextDataset } from '../language/text-dataset.ts'
 import type { Dataset } from '../samples.ts'
 import { TokenDataset } from '../text.ts'
 
@@ -20,5 +21,7 @@ export function restoreDataset(description: DatasetDescription): Dataset<unknown
       return IdxDataset.restore(description)
     case 'tokens':
       return new TokenDataset(description.tokens, description)
+    case 'texts':
+      return new TextDataset(description.contents)
   }
 }

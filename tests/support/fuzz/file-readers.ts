@@ -19,6 +19,9 @@ import { readIdx } from '../../../src/data/idx.ts'
 import { IdxDataset } from '../../../src/data/idx-dataset.ts'
 import { decodeImage } from '../../../src/data/image/decode.ts'
 import { forgetOrientation } from '../../../src/data/image/orientation.ts'
+import { readTokenizer } from '../../../src/data/language/pretrained-tokenizer.ts'
+import { readTextTable } from '../../../src/data/language/text-table.ts'
+import { tokenizeTexts } from '../../../src/data/language/tokenize-texts.ts'
 import { readNpy, readNpz } from '../../../src/data/npy.ts'
 import { readSafetensors, writeSafetensors } from '../../../src/data/safetensors.ts'
 import { CharTokenizer } from '../../../src/data/text.ts'
@@ -38,6 +41,8 @@ import { StepLR } from '../../../src/optim/lr-scheduler/decays.ts'
 import { decodeElasticMessage, encodeElasticMessage } from '../../../src/peer/elastic/messages.ts'
 import { parseServerMessage } from '../../../src/peer/room/messages.ts'
 import { newRoomUrl, parseRoomUrl } from '../../../src/peer/room/room-url.ts'
+import { readModelConfig } from '../../../src/pretrained/config.ts'
+import { loadPretrained } from '../../../src/pretrained/load-pretrained.ts'
 import { RunLog, readRunLog } from '../../../src/trainer/watch/run-log.ts'
 import { rememberRuns } from '../../../src/ui/run/run-memory.ts'
 import { launcherSwitches } from '../../../src/util/switches.ts'
@@ -47,6 +52,13 @@ import zips from '../../golden/zip.json' with { type: 'json' }
 import { idxFile, smallFolder } from '../idx-files.ts'
 import { infoOf } from '../member-info.ts'
 import { comparing } from '../page-states.ts'
+import {
+  folderOf,
+  goldenTokenizers,
+  shardedFiles,
+  smallConfig,
+  tokenizerConfig,
+} from '../pretrained-folder.ts'
 import type { Draw } from '../simulation/draw.ts'
 import { checkDraft, draftFromQuery, recallRuns } from '../ui-with-experiments.ts'
 import { mutatedBytes, mutatedJson } from './mutate.ts'
@@ -214,6 +226,10 @@ const csvText =
   'name,length,width,class\na,1.5,2,cat\n"b ""x""",-3e2,0.25,dog\n c ,7,8,cat\n\n"d\ne",1,2,dog\n'
 const english = 'All that is gold does not glitter, not all those who wander are lost. '.repeat(8)
 const bytePairs = await bytePairTokenizer()
+const smallTokenizer = await readTokenizer({
+  tokenizer: goldenTokenizers.tokenizer,
+  config: tokenizerConfig,
+})
 
 function keptRunText(): string {
   const texts = new Map<string, string>()
@@ -461,6 +477,43 @@ export const fileReaders: readonly FileReader[] = [
     mutate: withOtherHeader,
     read: async (bytes) =>
       loadAdapter(base(), { ...(await adapterFiles()), 'adapter_model.safetensors': bytes }),
+  },
+  {
+    name: 'file of a published model',
+    form: 'bytes',
+    codes: /^(data|config|shape)\./,
+    seeds: async () => Object.values(await shardedFiles()),
+    async read(bytes, draw) {
+      const files = await shardedFiles()
+      return loadPretrained(folderOf({ ...files, [draw.pick(Object.keys(files))]: bytes }))
+    },
+  },
+  {
+    name: 'settings of a published model',
+    form: 'json',
+    seeds: () => [JSON.stringify(smallConfig)],
+    read: (bytes) => readModelConfig(parsed(bytes)),
+  },
+  {
+    name: 'texts for a language model',
+    form: 'text',
+    seeds: () => [
+      '{"text":"a"}\n{"text":"b"}\n',
+      '{"prompt":"a","completion":"b"}\n',
+      '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}\n',
+      'prompt,completion\na,"b\nc"\n',
+      '[{"text":"a"}]',
+    ],
+    async read(bytes, draw) {
+      const end = draw.pick(['txt', 'jsonl', 'json', 'csv'])
+      const table = await readTextTable(new File([bytes], `a.${end}`))
+      const { train } = await tokenizeTexts(table, smallTokenizer, {
+        blockSize: 8,
+        packing: draw.isOneIn(2),
+        assistantOnlyLoss: table.form === 'messages' && draw.isOneIn(2),
+      })
+      return train.get(0)
+    },
   },
   {
     name: 'checkpoint',
