@@ -83,9 +83,11 @@ export const RingArticle = () => (
       That is why short arrays on slow links go directly from each to each.
     </p>
     <p>
-      <strong>To try.</strong> Compare 4 ranks with 16. Add loss: one lost message delays everybody.
-      Put the ranks on two machines and choose <em>hierarchical</em>. Flip one bit, and see that the
-      result notices: each chunk is added in one fixed order, so all ranks end with the same bits.
+      <strong>To try.</strong> Press Play, and read the sentence beside the clock: it names each
+      step, and who sends which chunk to whom. Compare 4 ranks with 16. Add loss: one lost message
+      delays everybody. Put the ranks on two machines and choose <em>hierarchical</em>. Flip one
+      bit, and see that the result notices: each chunk is added in one fixed order, so all ranks end
+      with the same bits.
     </p>
   </Article>
 )

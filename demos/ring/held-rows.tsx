@@ -1,5 +1,5 @@
 import { Component } from 'preact'
-import { hueCount, hueOf } from '../../src/ui/parts/hue.ts'
+import { hueOf } from '../../src/ui/parts/hue.ts'
 import { Panel } from '../../src/ui/parts/panel.tsx'
 import { type Moment, nothingHeld, seenAt } from './moment.ts'
 import type { HeldRun, Story } from './story.ts'
@@ -10,9 +10,10 @@ const sideBySide = 8
 
 /** One row a rank, one cell a chunk: whose contributions it holds, and its numbers where they are few. */
 export function HeldRows({ story, moment }: { story: Story; moment: Moment }) {
-  const { settings, held, numbers, chunks } = story
+  const { settings, held, chunks } = story
   const size = settings.ranks
-  const { ms, arrivals } = moment
+  const numbers = size > sideBySide ? undefined : story.numbers
+  const { ms, arrivals, underWay } = moment
   return (
     <Panel id="held" title="What each rank's array holds" aside={`${size} chunks`}>
       <table class="held" data-many={size > sideBySide}>
@@ -45,6 +46,9 @@ export function HeldRows({ story, moment }: { story: Story; moment: Moment }) {
                   isNew={arrivals.some(
                     (one) => one.to === rank && touches(one.range, chunks[chunk]),
                   )}
+                  isSent={underWay.some(
+                    ({ message }) => message.from === rank && touches(message.range, chunks[chunk]),
+                  )}
                 />
               ))}
             </tr>
@@ -52,9 +56,9 @@ export function HeldRows({ story, moment }: { story: Story; moment: Moment }) {
         </tbody>
       </table>
       <p class="quiet">
-        Each field of a block is one rank's contribution,{' '}
-        {size > sideBySide ? 'row by row' : 'from left to right'} in rank order. A block without
-        gaps holds the sum of all.
+        One row a rank. Each field of a block is one rank's contribution,{' '}
+        {size > sideBySide ? 'row by row' : 'from left to right'} in rank order; a block without
+        gaps holds the sum of all. Underlined: being sent. Framed: just arrived.
         {story.wrong.flat().some(Boolean) &&
           ' A cross marks wrong bits: one was flipped on the way.'}
         {numbers && ' Below it are the numbers themselves, with one decimal.'}
@@ -74,30 +78,32 @@ interface CellProps {
   readonly isWrong: boolean
   /** Something has just arrived in it. */
   readonly isNew: boolean
+  /** Some of it is on its way to another rank. */
+  readonly isSent: boolean
 }
 
 /** Drawn again only when it has changed. */
 class HeldCell extends Component<CellProps> {
   override shouldComponentUpdate(next: CellProps): boolean {
-    const { runs, numbers, isNew, isWrong, size } = this.props
+    const { runs, numbers, isNew, isSent, isWrong, size } = this.props
     return (
       next.runs !== runs ||
       next.numbers !== numbers ||
       next.isNew !== isNew ||
+      next.isSent !== isSent ||
       next.isWrong !== isWrong ||
       next.size !== size
     )
   }
 
-  override render({ size, runs, numbers, isNew, isWrong }: CellProps) {
-    const isWhole =
-      runs.length > 0 && runs.every(({ ranks }) => ranksIn(ranks, size).length === size)
+  override render({ size, runs, numbers, isNew, isSent, isWrong }: CellProps) {
+    const isWhole = runs.length > 0 && runs.every((run) => isAll(run, size))
     return (
-      <td data-new={isNew} data-whole={isWhole} data-wrong={isWhole && isWrong}>
+      <td data-new={isNew} data-sent={isSent} data-whole={isWhole} data-wrong={isWhole && isWrong}>
         <svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">
-          <path class="all" d={fields(runs, size, null)} />
-          {hues.slice(0, size).map((hue) => (
-            <path key={hue} class="some" style={hueOf(hue)} d={fields(runs, size, hue)} />
+          <path class="all" d={wholes(runs, size)} />
+          {Array.from({ length: size }, (_, rank) => (
+            <path key={rank} class="some" style={hueOf(rank)} d={fieldsOf(rank, runs, size)} />
           ))}
         </svg>
         {isWhole && isWrong && (
@@ -121,32 +127,30 @@ class HeldCell extends Component<CellProps> {
   }
 }
 
-const hues = Array.from({ length: hueCount }, (_, at) => at)
+const isAll = ({ ranks }: HeldRun, size: number): boolean => ranksIn(ranks, size).length === size
 
-/** The fields of the ranks of one colour that are in it; for null, of the parts that have all ranks, each without gaps. In a square of 100. */
-function fields(runs: readonly HeldRun[], size: number, hue: number | null): string {
+/** The parts that hold all ranks, without gaps. In a square of 100. */
+function wholes(runs: readonly HeldRun[], size: number): string {
+  return runs
+    .map((run, at) => {
+      const left = 100 * (runs[at - 1]?.end ?? 0)
+      return isAll(run, size) ? `M${left} 0H${100 * run.end}V100H${left}z` : ''
+    })
+    .join('')
+}
+
+/** The fields of a rank in parts that do not hold all. In a square of 100. */
+function fieldsOf(rank: number, runs: readonly HeldRun[], size: number): string {
   const columns = size > sideBySide ? Math.ceil(Math.sqrt(size)) : size
-  const rows = Math.ceil(size / columns)
-  let d = ''
-  let begin = 0
-  for (const { end, ranks } of runs) {
-    const left = 100 * begin
-    const width = 100 * (end - begin)
-    begin = end
-    const held = ranksIn(ranks, size)
-    const isAll = held.length === size
-    if (isAll !== (hue === null)) continue
-    if (isAll) {
-      d += `M${left} 0h${width}v100h${-width}z`
-      continue
-    }
-    const [w, h] = [width / columns, 100 / rows]
-    for (const rank of held) {
-      if (rank % hueCount !== hue) continue
-      const x = left + w * (rank % columns) + 0.08 * w
+  const h = 100 / Math.ceil(size / columns)
+  return runs
+    .map((run, at) => {
+      if (!((run.ranks >> rank) & 1) || isAll(run, size)) return ''
+      const begin = runs[at - 1]?.end ?? 0
+      const w = (100 * (run.end - begin)) / columns
+      const x = 100 * begin + w * (rank % columns) + 0.08 * w
       const y = h * Math.floor(rank / columns) + 0.08 * h
-      d += `M${x} ${y}h${0.84 * w}v${0.84 * h}h${-0.84 * w}z`
-    }
-  }
-  return d
+      return `M${x} ${y}h${0.84 * w}v${0.84 * h}h${-0.84 * w}z`
+    })
+    .join('')
 }

@@ -1,4 +1,5 @@
 import type { DataMessage, Since } from './recorder.ts'
+import type { Step } from './steps.ts'
 import type { HeldRun, Story } from './story.ts'
 
 /** Where a message that is under way is. */
@@ -14,9 +15,11 @@ export interface UnderWay {
 export interface Moment {
   readonly ms: number
   readonly underWay: readonly UnderWay[]
-  /** What arrived just then. */
+  /** What arrived last. */
   readonly arrivals: readonly DataMessage[]
-  /** In words: which part of the collective the ranks that are last are in. */
+  /** The one that the ranks that are last are in; undefined once all data has arrived. */
+  readonly step: Step | undefined
+  /** The same in words. */
   readonly phase: string
   readonly dataMessages: number
   readonly controlMessages: number
@@ -27,28 +30,32 @@ export interface Moment {
 }
 
 export function momentOf(story: Story, ms: number): Moment {
-  const { messages, control, settings, endMs } = story
+  const { messages, control, settings, steps, endMs } = story
   const bytes = Array.from({ length: settings.ranks }, () =>
     new Array<number>(settings.ranks).fill(0),
   )
   const underWay: UnderWay[] = []
-  const arrivals: DataMessage[] = []
-  let first: DataMessage | undefined
+  let arrivals: DataMessage[] = []
   let dataMessages = 0
   let resent = 0
   for (const message of messages) {
-    const { sentMs, arrivedMs, from, to, payloadBytes, hop, attempts } = message
-    if (arrivedMs > ms && (!first || hop < first.hop)) first = message
+    const { sentMs, arrivedMs, from, to, payloadBytes, attempts } = message
     if (sentMs > ms) continue
     dataMessages += 1
     bytes[from][to] += payloadBytes
     for (let i = 1; i < attempts.length; i++) if (attempts[i].leavesMs <= ms) resent += 1
-    if (arrivedMs === ms) arrivals.push(message)
-    if (arrivedMs > ms) underWay.push(whereIs(message, ms, settings.latencyMs))
+    if (arrivedMs > ms) {
+      underWay.push(whereIs(message, ms, settings.latencyMs))
+      continue
+    }
+    const lastMs = arrivals[0]?.arrivedMs ?? 0
+    if (arrivedMs > lastMs) arrivals = []
+    if (arrivedMs >= lastMs) arrivals.push(message)
   }
+  const step = steps.find((one) => one.endMs > ms)
   return {
-    ...{ ms, underWay, arrivals, dataMessages, resent, bytes },
-    phase: ms >= endMs ? (story.failure ? 'Failed' : 'Finished') : phaseOf(story, first),
+    ...{ ms, underWay, arrivals, step, dataMessages, resent, bytes },
+    phase: ms >= endMs ? (story.failure ? 'Failed' : 'Finished') : phaseOf(story, step),
     controlMessages: countUpTo(control, ms),
   }
 }
@@ -68,15 +75,11 @@ function whereIs(message: DataMessage, ms: number, latencyMs: number): UnderWay 
   return { message, is: share < 1 ? 'travelling' : 'here', share }
 }
 
-/** The phase of the message that is last, of those not arrived. */
-function phaseOf({ messages, algorithm }: Story, first: DataMessage | undefined): string {
-  if (!first) return 'All data has arrived; the calls return'
+function phaseOf({ algorithm }: Story, step: Step | undefined): string {
+  if (!step) return 'All data has arrived; the calls return'
   if (algorithm === 'oneShot') return 'One shot: everything to everyone'
-  const hops = [
-    ...new Set(messages.filter(({ into }) => into === first.into).map(({ hop }) => hop)),
-  ]
-  const step = hops.filter((hop) => hop <= first.hop).length
-  return `${first.into === 'sum' ? 'Reduce-scatter' : 'All-gather'}, step ${step} of ${hops.length}`
+  const half = step.into === 'sum' ? 'Reduce-scatter' : 'All-gather'
+  return `${half}, step ${step.number} of ${step.of}`
 }
 
 function countUpTo(sorted: readonly { sentMs: number }[], ms: number): number {

@@ -19,7 +19,7 @@ import { queryOf, type RingSettings, settingsIn, settle } from './settings.ts'
 import type { Story } from './story.ts'
 import { Timeline } from './timeline.tsx'
 import { useRun } from './use-run.ts'
-import { algorithmWords, momentWords } from './words.ts'
+import { algorithmWords, deedWords, formatTime, lossWords, momentWords } from './words.ts'
 
 const given = settingsIn(location.search)
 const hasLesson = isLesson(ringLesson, location.search)
@@ -35,12 +35,12 @@ const loadArticle = async () => (await import('./article.tsx')).RingArticle
 /** The page: settings decide a run, a clock a moment of it, and all else is drawn from that. */
 export function RingPage() {
   const [settings, setSettings] = useState(given.settings)
-  const [pace, setPace] = useState<Pace>(givenPace ?? 'fit')
+  const [pace, setPace] = useState<Pace>(givenPace ?? 'read')
   const { story, isUnderWay, error } = useRun(settings)
   const played = useMemo(() => playedAt(story, pace), [story, pace])
   const player = usePlayer(played)
   const query = new URLSearchParams(queryOf(settings))
-  if (pace !== 'fit') query.set('pace', pace)
+  if (pace !== 'read') query.set('pace', pace)
   if (hasLesson) query.set(lessonParameter, String(ringLesson.number))
   const search = query.size > 0 ? `?${query}` : ''
   const link = `${location.origin}${location.pathname}${search}`
@@ -55,8 +55,9 @@ export function RingPage() {
         {hasLesson && <LessonPanel lesson={ringLesson} facts={{ story, moment }} home="../../" />}
         <div class="about">
           <p>
-            {meta.sentence} It runs the real <Term word="all-reduce" /> code on a simulated clock;
-            only the links are simulated, as you set them.
+            Each <Term word="rank" /> begins with its own numbers, and must end with the sum of all:
+            an <Term word="all-reduce" />. It is the real code on a slow clock; only the links are
+            simulated.
           </p>
         </div>
         <Transport
@@ -71,16 +72,16 @@ export function RingPage() {
           </div>
           {story && moment && (
             <div class="instruments" aria-busy={isUnderWay}>
-              <Readouts story={story} moment={moment} />
-              <div class="pair">
+              <div class="pair seen">
                 <RingDrawing story={story} moment={moment} />
-                <div class="stack">
-                  <Costs story={story} />
-                  <Result story={story} isOver={moment.ms >= story.endMs} />
-                </div>
+                <HeldRows story={story} moment={moment} />
               </div>
-              <HeldRows story={story} moment={moment} />
+              <Readouts story={story} moment={moment} />
               <Timeline story={story} ms={moment.ms} onSeek={player.seek} />
+              <div class="pair">
+                <Costs story={story} />
+                <Result story={story} isOver={moment.ms >= story.endMs} />
+              </div>
             </div>
           )}
         </div>
@@ -111,7 +112,6 @@ function Transport({ story, moment, player, error, isUnderWay, pace, onPace }: T
   const isBad = error !== '' || (isOver && !isGood)
   const tone = isBad ? 'bad' : isOver ? 'good' : isPlaying ? 'busy' : 'idle'
   const phase = moment?.phase ?? (error ? 'No run' : 'Computing the run')
-  const isNotStarted = player.ms === 0 && !isPlaying
   return (
     <section class="status transport" data-tone={tone} data-busy={isUnderWay} aria-label="Clock">
       <div class="status-row">
@@ -166,15 +166,31 @@ function Transport({ story, moment, player, error, isUnderWay, pace, onPace }: T
           </label>
         </div>
       </div>
-      {/* Announced when the clock stands, so that screen readers do not talk all through playing. */}
-      <p class="now" role="status">
-        {story && moment && !isPlaying
-          ? isNotStarted
-            ? 'At the start. Space plays and pauses, the arrow keys step from arrival to arrival.'
-            : momentWords(story, moment)
-          : '\u00a0'}
-      </p>
+      <Now story={story} moment={moment} isPlaying={isPlaying} />
     </section>
+  )
+}
+
+interface NowProps {
+  readonly story: Story | undefined
+  readonly moment: Moment | undefined
+  readonly isPlaying: boolean
+}
+
+/** What happens now. Announced when the clock stands, so that screen readers do not talk all through playing. */
+function Now({ story, moment, isPlaying }: NowProps) {
+  const isHere = story && moment
+  const hint = 'Press Play. Space plays and pauses, the arrow keys step from arrival to arrival.'
+  const came =
+    isHere && (isPlaying ? lossWords(moment) : moment.ms === 0 ? hint : momentWords(story, moment))
+  return (
+    <div class="now" role="status" aria-live={isPlaying ? 'off' : 'polite'}>
+      {isHere && !isPlaying && moment.ms > 0 && (
+        <span class="unseen">{`${formatTime(moment.ms)}: ${moment.phase}. `}</span>
+      )}
+      <p class="deed">{isHere && deedWords(story, moment)}</p>
+      <p class="came">{came}</p>
+    </div>
   )
 }
 

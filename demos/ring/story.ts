@@ -5,6 +5,7 @@ import { algorithmOf, allReduce } from './demo.ts'
 import { countDifferent, plainSum } from './plain-sum.ts'
 import { type ControlMessage, type DataMessage, plansOf, Recorder, type Since } from './recorder.ts'
 import { machinesOf, type RingSettings } from './settings.ts'
+import { type Step, stepsIn } from './steps.ts'
 
 /** Part of a chunk, from where the one before it ends: whose contributions it holds. */
 export interface HeldRun {
@@ -32,6 +33,7 @@ export interface Story {
   readonly chunks: readonly ChunkRange[]
   /** In the order in which they were sent. */
   readonly messages: readonly DataMessage[]
+  readonly steps: readonly Step[]
   readonly control: readonly ControlMessage[]
   /** By rank and chunk. */
   readonly held: readonly (readonly (readonly Since<readonly HeldRun[]>[])[])[]
@@ -106,6 +108,7 @@ export async function tellRun(settings: RingSettings): Promise<Story> {
       }),
     ),
     messages: numbers.data,
+    steps: stepsIn(numbers.data),
     control: numbers.control,
     held: masks.held,
     numbers: isShort ? numbers.held : undefined,

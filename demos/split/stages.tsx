@@ -39,7 +39,7 @@ export function Stages({ settings }: { settings: Settings }) {
     () => ({
       endMs: step.endMs,
       stops: [...new Set([0, ...step.spans.map(({ endMs }) => endMs)])].sort((a, b) => a - b),
-      rate: step.endMs / playedMs,
+      rateAt: () => step.endMs / playedMs,
     }),
     [step],
   )

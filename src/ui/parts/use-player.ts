@@ -9,7 +9,7 @@ const leapMs = 700
 export interface Player {
   readonly ms: number
   readonly isPlaying: boolean
-  /** ms of the run in 1 ms. */
+  /** ms of the run in 1 ms, at this time. */
   readonly rate: number
   /** Plays, from the start again at the end; or pauses. */
   toggle(): void
@@ -23,12 +23,12 @@ export interface Played {
   readonly endMs: number
   /** Times at which `step` halts, in order. */
   readonly stops: readonly number[]
-  /** ms of the run in 1 ms. */
-  readonly rate: number
+  /** ms of the run in 1 ms, at a time. */
+  rateAt(ms: number): number
 }
 
 /** A clock over a run that is played back. It moves with the browser's frames: not where nobody looks. */
-export function usePlayer({ endMs, stops, rate }: Played): Player {
+export function usePlayer({ endMs, stops, rateAt }: Played): Player {
   const [share, setShare] = useState(0)
   const [isPlaying, setPlaying] = useState(false)
 
@@ -41,14 +41,14 @@ export function usePlayer({ endMs, stops, rate }: Played): Player {
       dueMs += Math.min(longestFrameMs, now - last || 0)
       last = now
       if (dueMs >= (hasMotion ? frameMs : leapMs)) {
-        const passed = (dueMs * rate) / endMs
+        const playedMs = dueMs
         dueMs = 0
-        setShare((before) => Math.min(1, before + passed))
+        setShare((before) => Math.min(1, before + (playedMs * rateAt(before * endMs)) / endMs))
       }
       frame = requestAnimationFrame(tick)
     })
     return () => cancelAnimationFrame(frame)
-  }, [isPlaying, rate, endMs])
+  }, [isPlaying, rateAt, endMs])
   useEffect(() => {
     if (isPlaying && share >= 1) setPlaying(false)
   }, [isPlaying, share])
@@ -61,8 +61,9 @@ export function usePlayer({ endMs, stops, rate }: Played): Player {
     setPlaying(false)
     setShare((before) => Math.min(1, Math.max(0, to(timeAt(before)) / endMs)))
   }
+  const ms = timeAt(share)
   return {
-    ...{ ms: timeAt(share), isPlaying, rate },
+    ...{ ms, isPlaying, rate: rateAt(ms) },
     toggle: () => {
       if (!isPlaying && share >= 1) setShare(0)
       setPlaying((before) => !before)

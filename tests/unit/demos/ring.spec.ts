@@ -3,6 +3,7 @@ import { costsOf, isAsStated } from '../../../demos/ring/costs.ts'
 import { verdictsOf } from '../../../demos/ring/counts.tsx'
 import { meta } from '../../../demos/ring/meta.ts'
 import { momentOf, seenAt, stopsOf } from '../../../demos/ring/moment.ts'
+import { paces, playedAt } from '../../../demos/ring/paces.ts'
 import { plainSum } from '../../../demos/ring/plain-sum.ts'
 import { hopsOf, plansOf } from '../../../demos/ring/recorder.ts'
 import {
@@ -15,6 +16,7 @@ import {
   settle,
 } from '../../../demos/ring/settings.ts'
 import { drawInputs, type Story, tellRun } from '../../../demos/ring/story.ts'
+import { deedWords, momentWords } from '../../../demos/ring/words.ts'
 import { chunksOf } from '../../../src/peer/algorithms/plan.ts'
 import { elements, reduced, reducedByMachines } from '../../support/collective-reference.ts'
 
@@ -186,6 +188,61 @@ describe('the ring demo', () => {
     const moment = momentOf(story, stops[1] / 2)
     expect(moment.underWay.map(({ is }) => is)).toEqual(new Array(4).fill('travelling'))
     expect(moment.underWay[0].share).toBeCloseTo(0.5, 3)
+  })
+
+  it('says what each step does, who sends which chunk to whom, and what came of it', async () => {
+    const story = await received({})
+    const stops = stopsOf(story)
+    const deedAt = (ms: number) => deedWords(story, momentOf(story, ms))
+    expect(deedAt(0)).toBe(
+      'Sums grow: each rank sends a chunk to the next rank, which adds its own numbers to it. Rank 0 sends chunk 3 to rank 1, rank 1 sends chunk 0 to rank 2, rank 2 sends chunk 1 to rank 3, rank 3 sends chunk 2 to rank 0.',
+    )
+    expect(deedAt(stops[1] / 2)).toBe(deedAt(0))
+    expect(deedAt(stops[3])).toMatch(
+      /^Sums spread: each rank sends a finished chunk .* which copies it\. Rank 0 /,
+    )
+    expect(deedAt(story.endMs)).toContain('each rank holds the sum of all 4 arrays')
+    // What arrived stays new until something else does.
+    for (const ms of [stops[1], 1.5 * stops[1]])
+      expect(momentWords(story, momentOf(story, ms))).toContain(
+        'Arrived: chunk 3 from rank 0 to rank 1, added: it now holds ranks 0 and 1;',
+      )
+    for (const [algorithm, words] of [
+      ['oneShot', 'Rank 0 sends its array to rank 1, '],
+      ['direct', ', and 26 more.'],
+      ['hierarchical', ', and '],
+    ] as const) {
+      const other = await received({ algorithm, ranks: 6, machines: 3 })
+      expect(deedWords(other, momentOf(other, 0)), algorithm).toContain(words)
+    }
+    const apart = await received({ algorithm: 'hierarchical', ranks: 6, machines: 3 })
+    // Owners send to their own machine and to others in the same step.
+    const places = apart.steps.map(({ endMs }) => deedWords(apart, momentOf(apart, endMs - 1e-3)))
+    expect(places.map((words) => /(inside|between) the machines/.exec(words)?.[1])).toEqual([
+      'inside',
+      'between',
+      undefined,
+      'inside',
+    ])
+  })
+
+  it('plays slowly enough to read each step, and many steps in half a minute', async () => {
+    /** ms of playing, by step. */
+    const played = (story: Story) => {
+      const { rateAt } = playedAt(story, paces[0][0])
+      return story.steps.map(({ endMs }, at) => {
+        const beganMs = story.steps[at - 1]?.endMs ?? 0
+        return Math.round((endMs - beganMs) / rateAt(beganMs))
+      })
+    }
+    expect(played(await received({}))).toEqual([5000, 3000, 3000, 5000, 3000, 3000])
+    const many = played(await received({ ranks: 16, length: 16 }))
+    expect(many).toHaveLength(30)
+    expect(many.reduce((sum, ms) => sum + ms)).toBeCloseTo(34_000, -2)
+    // A step that waits for what was lost stays longer than others.
+    const lossy = await received({ lossPercent: 10, seed: 3 })
+    expect(lossy.endMs).toBeGreaterThan(500)
+    expect(Math.max(...played(lossy))).toBeGreaterThan(5000)
   })
 
   it('a segment that is here shows as a part of its chunk', async () => {
