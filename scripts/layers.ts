@@ -401,6 +401,7 @@ export const allowed: Record<string, readonly string[]> = {
     'demos/experiments.ts',
     'demos/start-worker.ts',
     'demos/*/meta.ts',
+    'demos/ring',
   ],
   // A separate page: trains on logical devices of one tab.
   'demos/split': [

@@ -3,9 +3,8 @@ import type { StepSample } from '../../src/trainer/watch/step-sample.ts'
 import { type LinkUse, linkUse } from '../../src/ui/live/links.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { log } from '../../src/util/log.ts'
-import { givenSwitches } from '../../src/util/switches.ts'
 import type { RunEvent } from '../../src/worker/api.ts'
-import { LocalRanks } from '../../src/worker/page/local-ranks.ts'
+import { LocalRanks, onCores } from '../../src/worker/page/local-ranks.ts'
 import { parseTrainConfig } from '../experiments.ts'
 import { type Field, type Marks, marksOfAnswer } from '../playground/marks.ts'
 import type { Shape } from '../playground/meta.ts'
@@ -91,9 +90,7 @@ export class FirstRun {
   constructor(baseUrl: string, onChange: () => void) {
     this.#baseUrl = baseUrl
     this.#onChange = onChange
-    const given = givenSwitches()
-    const switches = { ...given, code: { ...given.code, numThreads: 1 } }
-    this.#ranks = new LocalRanks(startWorker, { device: 'cpu', switches })
+    this.#ranks = new LocalRanks(startWorker, onCores())
     void this.#trainAll()
   }
 

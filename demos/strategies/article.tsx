@@ -66,18 +66,24 @@ export const StrategiesArticle = () => (
     </p>
     <p>
       By seconds it is otherwise. Computing gets shorter with each rank, but now there is an{' '}
-      <Term word="all-reduce" /> in every step, which takes its time whatever the batch. These
-      networks are tiny and all ranks share this computer’s GPU, so here more ranks are not faster.
-      They win where the work of a step takes much longer than its gradients travel: with large
-      networks, large batches and several machines.
+      <Term word="all-reduce" /> in every step, which takes its time whatever the batch. Where a
+      network is tiny and all ranks share one <Term word="device" />, more ranks are not faster.
+      They win where the work of a step takes much longer than its gradients travel, and each rank
+      has its own device: with large batches, convolutions, several machines.
+    </p>
+    <p>
+      Both can be seen here. In the third experiment each rank has one core of this computer’s CPU,
+      and a step of convolutions has much to compute for few gradients. The bars show what a step
+      spends on computing and on the exchange, as measured, and the sentence below compares them.
     </p>
     <p>
       <strong>Batch × 2</strong> and <strong>× 4</strong> are another training: fewer steps, each
       over more samples. <strong>No exchange</strong> is two trainings that know half as much each.
     </p>
     <p>
-      <strong>To try.</strong> Switch the chart between samples and seconds. Add the strategy
-      without an exchange, and compare. Set another seed, to see how much is chance.
+      <strong>To try.</strong> Run the first experiment, then the third one: how long are their
+      bars, and of what? Add the strategy without an exchange, and compare the curves. Set another
+      seed, to see how much is chance.
     </p>
   </Article>
 )

@@ -2,7 +2,6 @@ import type { ComponentChildren } from 'preact'
 import { Panel } from '../../src/ui/parts/panel.tsx'
 import { ShareLink } from '../../src/ui/parts/share-link.tsx'
 import { Swatch } from '../../src/ui/run/swatch.tsx'
-import { metaOf } from '../experiments.ts'
 import {
   type CheckedDraft,
   type Draft,
@@ -28,10 +27,9 @@ interface ControlsProps {
 export function Controls({ draft, errors, link, isLocked, onChange }: ControlsProps) {
   const set = (key: keyof Draft, value: string) => onChange(withSetting(draft, key, value))
   const chosen = namesIn(draft.strategies)
-  const experimentChoices = Object.keys(experiments).map((name): [string, string] => [
-    name,
-    metaOf(name).title,
-  ])
+  const experimentChoices = Object.entries(experiments).map(
+    ([name, { words }]): [string, string] => [name, words],
+  )
   const choice = (key: 'experiment' | 'data', label: string, choices: [string, string][]) => (
     <Field id={key} label={label} error={errors[key]}>
       <select

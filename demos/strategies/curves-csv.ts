@@ -6,9 +6,10 @@ import type { StrategyLog } from './strategy-log.ts'
 export function curvesCsv(logs: readonly StrategyLog[]): string {
   const [{ config }] = logs
   const { name } = metaOf(config.demo).metric
-  const { demo, data, seed } = config
+  const { demo, model, data, seed } = config
   const header = [
     'experiment',
+    'model',
     'data',
     'seed',
     'strategy',
@@ -23,7 +24,7 @@ export function curvesCsv(logs: readonly StrategyLog[]): string {
   const rows = logs.flatMap(({ strategy, config: { batchSize }, losses, tests }) => {
     const tested = new Map(tests.steps.map((step, i) => [step, tests.values[i]]))
     return losses.steps.map((step, i) => [
-      ...[demo, data, seed],
+      ...[demo, model, data, seed],
       ...[strategy.name, strategy.ranks, batchSize, strategy.isAlone ? 'no' : 'yes'],
       ...[step, losses.samples[i], losses.seconds[i], losses.values[i]],
       tested.get(step) ?? '',

@@ -3,11 +3,12 @@ import { SmoothingTool } from '../../src/ui/plot/smoothing.tsx'
 import { Swatch } from '../../src/ui/run/swatch.tsx'
 import { metaOf } from '../experiments.ts'
 import { Result } from './result.tsx'
-import { configOf, isExperiment, type Settings } from './settings.ts'
+import { configOf, experimentOf, type Settings } from './settings.ts'
 import { slotOf } from './strategies.ts'
 import { type Drawn, StrategyChart } from './strategy-chart.tsx'
 import { StrategyLog } from './strategy-log.ts'
 import { StrategyTable } from './strategy-table.tsx'
+import { Times } from './times.tsx'
 import type { RaceState } from './use-race.ts'
 import { Explained } from './words.tsx'
 
@@ -20,8 +21,8 @@ export function Instruments({ race, settings }: { race: RaceState; settings: Set
       (strategy) => new StrategyLog(strategy, configOf(settings, strategy)),
     ) ?? []
   const logs = race.logs.length > 0 ? race.logs : planned
-  const demo = race.race?.settings.experiment ?? settings?.experiment ?? 'playground'
-  const { metric } = metaOf(isExperiment(demo) ? demo : 'playground')
+  const shown = race.race?.settings ?? settings
+  const { metric } = metaOf(experimentOf(shown?.experiment ?? '').demo)
   const shared = { drawn, metric, logs, smoothing, version: race.version }
   return (
     <>
@@ -53,7 +54,8 @@ export function Instruments({ race, settings }: { race: RaceState; settings: Set
         </div>
       </div>
       <div class="whole">
-        <StrategyTable logs={logs} metric={metric} />
+        <Times races={race.races} />
+        <StrategyTable logs={logs} metric={metric} settings={shown} />
         <div class="pair">
           <Result logs={logs} />
           <Explained />

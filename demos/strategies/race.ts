@@ -1,6 +1,7 @@
-import { LocalRanks } from '../../src/worker/page/local-ranks.ts'
+import { LocalRanks, onCores } from '../../src/worker/page/local-ranks.ts'
 import { startWorker } from '../start-worker.ts'
-import { configOf, type Settings } from './settings.ts'
+import { configOf, experimentOf, type Settings } from './settings.ts'
+import { simulatedStep } from './simulated.ts'
 import { StrategyLog } from './strategy-log.ts'
 
 interface RaceOptions {
@@ -9,6 +10,9 @@ interface RaceOptions {
   /** Called when a strategy has an event, or ends. */
   readonly onChange: () => void
 }
+
+/** Enough steps for a mean of how long a share takes. */
+const maxShareSteps = 30
 
 /** Strategies that train one after the other, on ranks of this tab: side by side they would compete for one GPU, and their times would mean nothing. */
 export class Race {
@@ -23,7 +27,8 @@ export class Race {
     this.logs = settings.strategies.map(
       (strategy) => new StrategyLog(strategy, configOf(settings, strategy)),
     )
-    this.#ranks = new LocalRanks(startWorker)
+    const { devices } = experimentOf(settings.experiment)
+    this.#ranks = new LocalRanks(startWorker, devices === 'cores' ? onCores() : {})
     this.done = this.#run(baseUrl, onChange).finally(() => this.#ranks.close())
   }
 
@@ -40,6 +45,11 @@ export class Race {
     for (const log of this.logs) {
       log.begin(performance.timeOrigin + performance.now())
       onChange()
+      if (log.strategy.isSimulated) {
+        await this.#simulate(log, baseUrl)
+        onChange()
+        continue
+      }
       const results = await this.#ranks.train(
         log.strategy.ranks,
         log.config,
@@ -52,5 +62,21 @@ export class Race {
       log.finish(results)
       onChange()
     }
+  }
+
+  /** Measures a share of the batch on one real device, for devices that this computer does not have. */
+  async #simulate(log: StrategyLog, baseUrl: string): Promise<void> {
+    const { strategy, config } = log
+    const [one, two] = ['1', '2'].map(
+      (name) => this.logs.find((other) => other.strategy.name === name)!,
+    )
+    const share = new StrategyLog(one.strategy, {
+      ...config,
+      batchSize: Math.ceil(config.batchSize / strategy.ranks),
+      steps: Math.min(config.steps!, maxShareSteps),
+    })
+    await this.#ranks.train(1, share.config, baseUrl, (event, atMs) => share.add(event, atMs))
+    // Each of two ranks sends as much as the gradients are.
+    log.simulate(one, await simulatedStep(strategy.ranks, share.cost, two.cost.bytes))
   }
 }

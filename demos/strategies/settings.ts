@@ -17,11 +17,54 @@ export interface Settings {
   readonly seed: number
 }
 
-/** What can be compared, small enough to train several times over on any GPU: what suits it, and how many samples for training it makes. */
+interface Experiment {
+  readonly demo: string
+  readonly model?: string
+  readonly words: string
+  /** What suits it. */
+  readonly batch: number
+  readonly steps: number
+  readonly strategies: string
+  /** For training, that it makes. */
+  readonly samples: number
+  /** shared: all ranks have the page's device. cores: each has a thread of the CPU, as much as one core, and shares it with no other. */
+  readonly devices: 'shared' | 'cores'
+}
+
+/** What can be compared, small enough to train several times over on any device. Only the last one has much to compute for each byte that it sends. */
 export const experiments = {
-  playground: { batch: 96, steps: 500, samples: 480 },
-  digits: { batch: 64, steps: 125, samples: 8000 },
-} as const
+  playground: {
+    demo: 'playground',
+    words: 'Playground, one device for all',
+    batch: 96,
+    steps: 500,
+    strategies: '1,2,4',
+    samples: 480,
+    devices: 'shared',
+  },
+  digits: {
+    demo: 'digits',
+    words: 'Digits, one device for all',
+    batch: 64,
+    steps: 125,
+    strategies: '1,2,4',
+    samples: 8000,
+    devices: 'shared',
+  },
+  cores: {
+    demo: 'digits',
+    model: 'cnn',
+    words: 'Digits with convolutions, a CPU core each',
+    batch: 256,
+    steps: 25,
+    strategies: '1,2,4,2sim,4sim',
+    samples: 8000,
+    devices: 'cores',
+  },
+} satisfies Record<string, Experiment>
+
+export const experimentOf = (name: string): Experiment =>
+  experiments[isExperiment(name) ? name : 'playground']
 
 export type ExperimentName = keyof typeof experiments
 
@@ -32,14 +75,14 @@ export const isExperiment = (name: string): name is ExperimentName =>
 export type Draft = Readonly<Record<keyof Settings, string>>
 
 export const defaultDraft = (experiment = 'playground'): Draft => {
-  const { batch, steps } = experiments[isExperiment(experiment) ? experiment : 'playground']
+  const { batch, steps, strategies } = experimentOf(experiment)
   const [data] = dataOf(experiment)[0]
-  return { experiment, data, strategies: '1,2,4', batch: `${batch}`, steps: `${steps}`, seed: '0' }
+  return { experiment, data, strategies, batch: `${batch}`, steps: `${steps}`, seed: '0' }
 }
 
 /** The data sets of an experiment: name and words. */
 export const dataOf = (experiment: string): [name: string, words: string][] =>
-  Object.entries(metaOf(isExperiment(experiment) ? experiment : 'playground').data)
+  Object.entries(metaOf(experimentOf(experiment).demo).data)
 
 interface NumberRange {
   readonly min: number
@@ -53,10 +96,12 @@ export const ranges: Readonly<Record<'batch' | 'steps' | 'seed', NumberRange>> =
   seed: { min: 0, max: 1_000_000 },
 }
 
-/** The draft after a person has set a field; another experiment brings its own data, batch and steps. */
+/** The draft after a person has set a field; another experiment brings its own data, batch and steps, and strategies where nobody chose. */
 export function withSetting(draft: Draft, key: keyof Draft, value: string): Draft {
   if (key !== 'experiment') return { ...draft, [key]: value }
-  return { ...defaultDraft(value), strategies: draft.strategies, seed: draft.seed }
+  const isChosen = draft.strategies !== defaultDraft(draft.experiment).strategies
+  const next = { ...defaultDraft(value), seed: draft.seed }
+  return isChosen ? { ...next, strategies: draft.strategies } : next
 }
 
 /** With the strategy of that name, or without it; in the order of training. */
@@ -103,14 +148,19 @@ export function checkDraft(draft: Draft): CheckedDraft {
     errors[key] = correction(verb, expected, draft[key])
   }
   const { experiment } = draft
-  if (!isExperiment(experiment))
-    refuse('experiment', 'Choose', Object.keys(experiments).join(' or '))
+  if (!isExperiment(experiment)) refuse('experiment', 'Choose', Object.keys(experiments).join(', '))
   const data = dataOf(experiment).map(([name]) => name)
   if (!data.includes(draft.data)) refuse('data', 'Choose', data.join(', '))
   const names = namesIn(draft.strategies)
   const all = strategies.map(({ name }) => name)
   if (names.length === 0 || names.some((name) => !all.includes(name)))
     refuse('strategies', 'Choose', `one or more of ${all.join(', ')}`)
+  else if (
+    strategies.some(({ name, isSimulated }) => isSimulated && names.includes(name)) &&
+    !['1', '2'].every((name) => names.includes(name))
+  )
+    errors.strategies =
+      'Choose 1 rank and 2 ranks too: from them simulated devices have their curve and their bytes.'
   for (const key of ['batch', 'steps', 'seed'] as const) {
     const { min, max } = ranges[key]
     const value = Number(draft[key])
@@ -146,10 +196,9 @@ function stepsOver(wanted: number, batch: number, samples: number): number {
 /** The run of one strategy: all have the seed, the model and its learning rate in common, and as many samples, up to one batch. */
 export function configOf(settings: Settings, { batchTimes, isAlone }: Strategy): TrainConfig {
   const { experiment, data, batch, steps, seed } = settings
-  const { samples } = experiments[experiment]
+  const { demo, model, samples } = experimentOf(experiment)
   return parseTrainConfig({
-    demo: experiment,
-    data,
+    ...{ demo, model, data },
     batchSize: batch * batchTimes,
     steps: stepsOver(samplesIn(steps, batch, samples), batch * batchTimes, samples),
     seed,

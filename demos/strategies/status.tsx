@@ -1,8 +1,7 @@
 import { formatCount } from '../../src/ui/parts/format.ts'
 import { ProgressBar } from '../../src/ui/parts/progress-bar.tsx'
 import { StatusDot } from '../../src/ui/parts/status-dot.tsx'
-import { metaOf } from '../experiments.ts'
-import type { Settings } from './settings.ts'
+import { experimentOf, type Settings } from './settings.ts'
 import type { RaceState } from './use-race.ts'
 
 const titles: Record<RaceState['stage'], string> = {
@@ -71,7 +70,8 @@ export function Status({ race, settings }: { race: RaceState; settings: Settings
 function stageWords({ stage, error, race }: RaceState, settings: Settings | null): string {
   if (stage === 'failed') return `${race?.current.strategy.words}: ${error}`
   if (stage === 'running' && race) {
-    const { stage: is, step, config } = race.current
+    const { stage: is, step, config, strategy } = race.current
+    if (strategy.isSimulated) return 'Measuring a share of the batch on one device'
     return is === 'setup'
       ? 'Loading and compiling'
       : `Step ${formatCount(step)} of ${formatCount(config.steps!)}`
@@ -79,7 +79,7 @@ function stageWords({ stage, error, race }: RaceState, settings: Settings | null
   if (stage === 'stopped') return 'Strategies that finished keep their curves.'
   if (!settings) return 'Correct the settings first.'
   if (stage === 'finished')
-    return 'By samples, the chart compares how well they learn; by seconds, how fast they were here.'
+    return 'By samples, the chart compares how well they learn; by seconds, how fast they were here. Below it stands why.'
   const { strategies, steps } = settings
-  return `${strategies.map(({ words }) => words).join('; ')}: ${formatCount(steps)} steps of ${metaOf(settings.experiment).title}.`
+  return `${strategies.map(({ words }) => words).join('; ')}: ${formatCount(steps)} steps of ${experimentOf(settings.experiment).words}.`
 }

@@ -8,7 +8,15 @@ export interface Strategy {
   readonly batchTimes: number
   /** No gradients are exchanged: each rank trains a separate model. */
   readonly isAlone: boolean
+  /** On devices that this computer does not have. */
+  readonly isSimulated?: true
 }
+
+const simulated = (ranks: number): Strategy => ({
+  name: `${ranks}sim`,
+  words: `${ranks} devices, simulated`,
+  ...{ ranks, batchTimes: 1, isAlone: false, isSimulated: true },
+})
 
 /** All of them, in the order of training; the place decides the look of a strategy's lines. */
 export const strategies: readonly Strategy[] = [
@@ -18,12 +26,14 @@ export const strategies: readonly Strategy[] = [
   { name: '2x', words: '2 ranks, batch × 2', ranks: 2, batchTimes: 2, isAlone: false },
   { name: '4x', words: '4 ranks, batch × 4', ranks: 4, batchTimes: 4, isAlone: false },
   { name: '2alone', words: '2 ranks, no exchange', ranks: 2, batchTimes: 1, isAlone: true },
+  simulated(2),
+  simulated(4),
 ]
 
 /** The number of a strategy's look. */
 export const slotOf = ({ name }: Strategy): number =>
   strategies.findIndex((strategy) => strategy.name === name)
 
-/** Whether a strategy's losses must be those of one rank, up to rounding. */
-export const isSameTraining = ({ batchTimes, isAlone }: Strategy): boolean =>
-  batchTimes === 1 && !isAlone
+/** Whether a strategy trains, and its losses must be those of one rank, up to rounding. */
+export const isSameTraining = ({ batchTimes, isAlone, isSimulated }: Strategy): boolean =>
+  batchTimes === 1 && !isAlone && !isSimulated

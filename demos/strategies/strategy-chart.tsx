@@ -71,7 +71,7 @@ export function StrategyChart(props: StrategyChartProps) {
           const { colour: name, dash } = lookOf(slot)
           return {
             stroke: colour(name),
-            width: widths[i],
+            width: widths[i] ?? widths.at(-1),
             dash: [...dash],
             spanGaps: true,
             points: { show: false },

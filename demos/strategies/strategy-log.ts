@@ -20,6 +20,17 @@ export interface StrategyEnd {
   readonly paramHashes: readonly string[]
 }
 
+/** What a step took on average. */
+export interface StepCost {
+  readonly totalMs: number
+  /** Forward, backward and the optimizer. */
+  readonly computedMs: number
+  /** Waiting for other ranks, and for what they send, as far as it is not hidden by computing. */
+  readonly exchangedMs: number
+  /** Sent by a rank. */
+  readonly bytes: number
+}
+
 /** One rank's own counts. */
 interface Counts {
   sinceMs: number
@@ -29,7 +40,11 @@ interface Counts {
   /** Payload bytes that the rank has sent, by the first step and the newest that it reported. */
   firstBytes: number
   bytes: number
+  /** Steps behind the first, which fills caches. */
   stepsBetween: number
+  /** In these steps. */
+  computedMs: number
+  exchangedMs: number
 }
 
 /**
@@ -48,6 +63,7 @@ export class StrategyLog {
   setupSeconds = Number.NaN
   end: StrategyEnd | null = null
   #beganMs = Number.NaN
+  #simulated: StepCost | undefined
   readonly #counts: Counts[]
   /** Of a step that some ranks have not reported yet. */
   readonly #parts = new Map<string, Part>()
@@ -62,6 +78,8 @@ export class StrategyLog {
       firstBytes: Number.NaN,
       bytes: Number.NaN,
       stepsBetween: 0,
+      computedMs: 0,
+      exchangedMs: 0,
     }))
   }
 
@@ -96,9 +114,25 @@ export class StrategyLog {
    * to measure the links. NaN before the second step. units: bytes.
    */
   get bytesPerStep(): number[] {
+    if (this.#simulated) return [this.#simulated.bytes]
     return this.#counts.map(
       ({ firstBytes, bytes, stepsBetween }) => (bytes - firstBytes) / stepsBetween,
     )
+  }
+
+  /** The mean of the steps behind the first and of the ranks; NaN before the second step. */
+  get cost(): StepCost {
+    if (this.#simulated) return this.#simulated
+    const mean = (of: (counts: Counts) => number) =>
+      this.#counts.reduce((sum, counts) => sum + of(counts) / counts.stepsBetween, 0) /
+      this.#counts.length
+    const { seconds } = this.losses
+    return {
+      totalMs: (1000 * (seconds.at(-1)! - seconds[0])) / (seconds.length - 1),
+      computedMs: mean(({ computedMs }) => computedMs),
+      exchangedMs: mean(({ exchangedMs }) => exchangedMs),
+      bytes: mean(({ firstBytes, bytes }) => bytes - firstBytes),
+    }
   }
 
   begin(atMs: number): void {
@@ -128,7 +162,12 @@ export class StrategyLog {
       // A rank without samples in an epoch's short last batch has no part in the mean.
       const { step, loss, globalSamples, samples: weight } = event
       if (Number.isNaN(own.firstBytes)) own.firstBytes = event.bytesSent
-      else own.stepsBetween++
+      else {
+        const { forward, backward, optimizer, wait, wire } = event.times
+        own.stepsBetween++
+        own.computedMs += forward + backward + optimizer
+        own.exchangedMs += wait + wire
+      }
       own.bytes = event.bytesSent
       const part = { weight, value: loss, seconds: this.#secondsOf(rank, atMs), globalSamples }
       this.#tell('losses', step, part, rank)
@@ -141,6 +180,19 @@ export class StrategyLog {
       tested: results.map(({ value }) => value),
       paramHashes: results.map(({ paramHash }) => paramHash),
     }
+  }
+
+  /** Ends with the curves of one rank, which trains the same, at simulated times. */
+  simulate(one: StrategyLog, cost: StepCost): void {
+    this.#simulated = cost
+    for (const line of ['losses', 'tests'] as const) {
+      const { steps, samples, values } = one[line]
+      this[line].steps.push(...steps)
+      this[line].samples.push(...samples)
+      this[line].values.push(...values)
+      this[line].seconds.push(...steps.map((step) => (step * cost.totalMs) / 1000))
+    }
+    this.stage = 'finished'
   }
 
   #secondsOf(rank: number, atMs: number): number {

@@ -1,10 +1,10 @@
-import type { TrainConfig } from '../../src/trainer/settings/config.ts'
 import type { Metric } from '../../src/trainer/settings/demo-meta.ts'
 import {
   formatBytes,
   formatCount,
   formatLoss,
   formatMetric,
+  formatMs,
   formatNumber,
 } from '../../src/ui/parts/format.ts'
 import { Panel } from '../../src/ui/parts/panel.tsx'
@@ -12,6 +12,8 @@ import { saveText } from '../../src/ui/parts/save-file.ts'
 import { Swatch } from '../../src/ui/run/swatch.tsx'
 import { metaOf } from '../experiments.ts'
 import { curvesCsv } from './curves-csv.ts'
+import { experimentOf, type Settings } from './settings.ts'
+import { links } from './simulated.ts'
 import { slotOf } from './strategies.ts'
 import type { StrategyLog } from './strategy-log.ts'
 
@@ -25,16 +27,28 @@ const stages: Record<StrategyLog['stage'], string> = {
 }
 
 /** What all of them train: the form may say something else by now. */
-function aboutOf({ demo, data, seed }: TrainConfig): string {
-  const { title, data: words } = metaOf(demo)
-  return `${title}, ${words[data] ?? data}, seed ${seed}`
+function aboutOf({ experiment, data, seed }: Settings): string {
+  const { words, demo } = experimentOf(experiment)
+  return `${words}; ${metaOf(demo).data[data] ?? data}, seed ${seed}`
+}
+
+const aboutSimulated = `Simulated: arithmetic for devices that this computer may not have. Each computes for as long as one device took here, alone, for its share; the exchange runs over simulated links of ${links.latencyMs} ms and ${links.rateMb} MB/s; losses are those of 1 rank.`
+
+interface StrategyTableProps {
+  readonly logs: readonly StrategyLog[]
+  readonly metric: Metric
+  /** Of what the table shows; null while they are wrong. */
+  readonly settings: Settings | null
 }
 
 /** What each strategy came to: the charts in numbers, and what they do not show. */
-export function StrategyTable({ logs, metric }: { logs: readonly StrategyLog[]; metric: Metric }) {
+export function StrategyTable({ logs, metric, settings }: StrategyTableProps) {
   const hasPoints = logs.some(({ step }) => step > 0)
   const save = () => saveText(curvesCsv(logs), 'text/csv', 'tabring-strategies.csv')
-  const heads = ['Ranks', 'Batch per rank', 'Steps', 'Samples', 'Set-up', 'Training', 'Samples/s']
+  const heads = [
+    ...['Ranks', 'Batch per rank', 'Steps', 'Samples', 'Set-up', 'Training', 'Samples/s'],
+    ...['Computing per step', 'Exchange per step'],
+  ]
   return (
     <Panel
       id="strategies"
@@ -77,9 +91,11 @@ export function StrategyTable({ logs, metric }: { logs: readonly StrategyLog[]; 
         </table>
       </section>
       <p class="quiet">
-        {logs.length > 0 && `${aboutOf(logs[0].config)}. `}Training excludes set-up (loading,
-        compiling, measuring links) and tests on held-out samples. Sent: payload bytes of each rank.
-        Without an exchange, the loss is the mean over the ranks.
+        {settings && `${aboutOf(settings)}. `}Training excludes set-up (loading, compiling,
+        measuring links) and tests on held-out samples. Sent: payload bytes of each rank. Exchange:
+        with waiting for it, as far as no computing hides it. Without an exchange, the loss is the
+        mean over the ranks.
+        {logs.some(({ strategy }) => strategy.isSimulated) && ` ${aboutSimulated}`}
       </p>
     </Panel>
   )
@@ -105,6 +121,8 @@ function Row({ log, metric }: { log: StrategyLog; metric: Metric }) {
       <td class="number">{formatTime(log.setupSeconds)}</td>
       <td class="number">{formatTime(log.seconds)}</td>
       <td class="number">{formatNumber(log.samplesPerSecond)}</td>
+      <td class="number">{formatMs(log.cost.computedMs)}</td>
+      <td class="number">{formatMs(log.cost.exchangedMs)}</td>
       <td class="number" data-loss={Number.isFinite(log.loss) ? log.loss : undefined}>
         {formatLoss(log.loss)}
       </td>

@@ -8,6 +8,8 @@ import type { StrategyLog } from './strategy-log.ts'
 export interface RaceState {
   readonly stage: 'idle' | 'running' | 'finished' | 'stopped' | 'failed'
   readonly race: Race | null
+  /** The newest of each experiment, in the order of their beginnings. */
+  readonly races: readonly Race[]
   readonly logs: readonly StrategyLog[]
   /** Another number for other points: logs grow in place. */
   readonly version: number
@@ -23,10 +25,10 @@ export interface RaceState {
 export function useRace(): RaceState {
   const [outcome, setOutcome] = useState<Outcome>({ stage: 'idle', error: '', trouble: null })
   const [version, setVersion] = useState(0)
-  const current = useRef<Race | null>(null)
+  const all = useRef<readonly Race[]>([])
   const isCancelled = useRef(false)
   const isDue = useRef(false)
-  useEffect(() => () => current.current?.cancel(), [])
+  useEffect(() => () => all.current.at(-1)?.cancel(), [])
 
   const onChange = () => {
     if (isDue.current) return
@@ -42,7 +44,8 @@ export function useRace(): RaceState {
       baseUrl: new URL('../../', location.href).href,
       onChange,
     })
-    current.current = race
+    const others = all.current.filter((one) => one.settings.experiment !== settings.experiment)
+    all.current = [...others, race]
     setOutcome({ stage: 'running', error: '', trouble: null })
     onChange()
     race.done.then(
@@ -56,10 +59,11 @@ export function useRace(): RaceState {
   }
   const cancel = () => {
     isCancelled.current = true
-    current.current?.cancel()
+    all.current.at(-1)?.cancel()
   }
-  const race = current.current
-  return { ...outcome, race, logs: race?.logs ?? [], version, run, cancel }
+  const races = all.current
+  const race = races.at(-1) ?? null
+  return { ...outcome, race, races, logs: race?.logs ?? [], version, run, cancel }
 }
 
 type Outcome = Pick<RaceState, 'stage' | 'error' | 'trouble'>

@@ -50,7 +50,7 @@ export function verdictsOf(logs: readonly StrategyLog[]): Verdict[] {
     })
   }
   for (const { strategy, end } of logs) {
-    if (strategy.ranks === 1) continue
+    if (strategy.ranks === 1 || strategy.isSimulated) continue
     const count = end && new Set(end.paramHashes).size
     const { isAlone } = strategy
     found.push({

@@ -7,16 +7,17 @@ export function About() {
     <div class="about">
       <p>
         {meta.sentence} The strategies train one after the other in this tab, each{' '}
-        <Term word="rank" /> in a worker with its own GPU device. At the same time they would
-        compete for one GPU, and their times would mean nothing.
+        <Term word="rank" /> in a worker. At the same time they would compete for one{' '}
+        <Term word="device" />, and their times would mean nothing.
       </p>
       <p>
         <strong>What to expect.</strong> By samples, the curves of 1, 2 and 4 ranks lie on top of
         each other: with the same <Term word="global batch" /> it is the same training, up to
-        rounding. By seconds they differ, and more ranks are not faster here, because ranks on one
-        machine share its GPU. Several machines are faster only where sharing a step saves more time
-        than the gradients take to travel: with a much larger model than these, or a much larger
-        batch.
+        rounding. By seconds they differ. More ranks are faster where sharing a step saves more time
+        than the gradients take to travel: not where all ranks share one device and a step has
+        little to compute, as in the first two experiments, but{' '}
+        <a href="?experiment=cores">where it computes much and each rank has its own core</a>. Run
+        both, and compare the bars below the charts.
       </p>
     </div>
   )
@@ -47,8 +48,19 @@ export function Explained() {
           model has seen half of the samples.
         </p>
         <p>
-          Several machines are compared on the <a href="../../?demo=playground">training page</a>:
-          its chart overlays runs, by samples and by seconds too.
+          <strong>A CPU core each</strong>: a rank computes on one thread of the CPU, so that ranks
+          are really separate, as far as this computer has cores.
+        </p>
+        <p>
+          <strong>Devices, simulated</strong>: how long a step would take on devices that share
+          nothing. One real device computes a share of the batch, alone, and is timed; the exchange
+          is the real code over simulated links. The curve is that of 1 rank, at these times.
+        </p>
+        <p>
+          Several machines are compared on the training page, with{' '}
+          <a href="../../?demo=playground">little</a> to compute or with{' '}
+          <a href="../../?demo=digits&amp;model=cnn&amp;batchSize=256">much</a>: its chart overlays
+          runs, by samples and by seconds too.
         </p>
       </div>
     </section>

@@ -80,8 +80,8 @@ test('reaches its stated result: 1, 2 and 4 ranks follow one curve, ranks withou
 test('settings go into the address, wrong ones are named, a run can be cancelled', async () => {
   const page = await open('?experiment=mnist&strategies=3&batch=1')
   expect(await page.locator('.error').allTextContents()).toEqual([
-    'Choose playground or digits, not "mnist"',
-    'Choose one or more of 1, 2, 4, 2x, 4x, 2alone, not 3',
+    'Choose playground, digits, cores, not "mnist"',
+    'Choose one or more of 1, 2, 4, 2x, 4x, 2alone, 2sim, 4sim, not 3',
     'Enter a whole number from 4 to 2048, not 1',
   ])
   expect(await button(page, 'Run').isDisabled()).toBe(true)

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import type { DemoName } from '../../../demos/metas.ts'
 import { curvesCsv } from '../../../demos/strategies/curves-csv.ts'
 import { meta } from '../../../demos/strategies/meta.ts'
 import {
@@ -13,12 +14,15 @@ import {
   withSetting,
   withStrategy,
 } from '../../../demos/strategies/settings.ts'
+import { simulatedStep } from '../../../demos/strategies/simulated.ts'
 import { isSameTraining, slotOf, strategies } from '../../../demos/strategies/strategies.ts'
 import { StrategyLog } from '../../../demos/strategies/strategy-log.ts'
 import { differenceOf, verdictsOf } from '../../../demos/strategies/verdicts.ts'
+import { reasonsOf } from '../../../demos/strategies/why.ts'
 import { tasks } from '../../../demos/tasks.ts'
 import { noTimes } from '../../../src/graph/plan/step-program.ts'
 import { planDraws } from '../../../src/trainer/evaluate/share-batches.ts'
+import type { StepParts } from '../../../src/trainer/watch/run-events.ts'
 import type { RunResult } from '../../../src/worker/api.ts'
 
 const strategy = (name: string) => strategies.find((one) => one.name === name)!
@@ -56,6 +60,9 @@ describe("the comparison's settings", () => {
       'strategies',
     ])
     expect(wrong.errors.steps).toBe('Enter a whole number from 1 to 5000, not 1.5')
+    expect(checkDraft(draftFromQuery('?strategies=1,2sim')).errors.strategies).toMatch(
+      /^Choose 1 rank/,
+    )
     expect(checkDraft({ ...defaultDraft(), steps: ' ' }).errors.steps).toMatch(/to 5000$/)
     expect(checkDraft(draftFromQuery('?experiment=text')).errors.experiment).toContain('not "text"')
   })
@@ -64,6 +71,7 @@ describe("the comparison's settings", () => {
     const draft = { ...defaultDraft(), strategies: '4', seed: '3', steps: '7' }
     const digits = withSetting(draft, 'experiment', 'digits')
     expect(digits).toEqual({ ...defaultDraft('digits'), strategies: '4', seed: '3' })
+    expect(withSetting(defaultDraft(), 'experiment', 'cores')).toEqual(defaultDraft('cores'))
     expect(withStrategy(draft, '1', true).strategies).toBe('1,4')
     expect(withStrategy(draft, '4', false).strategies).toBe('')
     expect(new Set(strategies.map(slotOf)).size).toBe(strategies.length)
@@ -72,8 +80,8 @@ describe("the comparison's settings", () => {
   it('know how many samples each experiment makes', async () => {
     for (const [name, { samples }] of Object.entries(experiments)) {
       const settings = settingsOf({ experiment: name })
-      const task = await tasks[settings.experiment]()
       const config = configOf(settings, strategy('1'))
+      const task = await tasks[config.demo as DemoName]()
       const { train } = await task.load({ config, given: null, baseUrl: 'https://data.example/' })
       expect(train.count, name).toBe(samples)
     }
@@ -107,8 +115,13 @@ describe("the comparison's settings", () => {
 
 const times = { data: 0, ...noTimes, total: 0 }
 
-/** A log of its ranks' events: `losses` by rank, a step each 10 ms, a test of 1 s behind the first one. */
-function logOf(name: string, losses: readonly (readonly number[])[], hashes: readonly string[]) {
+/** A log of its ranks' events: `losses` by rank, a step each `stepMs`, a test of 1 s behind the first one. */
+function logOf(
+  name: string,
+  losses: readonly (readonly number[])[],
+  hashes: readonly string[],
+  { stepMs = 10, ...parts }: Partial<StepParts> & { stepMs?: number } = {},
+) {
   const one = strategy(name)
   const steps = losses[0].length
   const log = new StrategyLog(one, configOf(settingsOf({ steps: `${steps}` }), one))
@@ -117,8 +130,9 @@ function logOf(name: string, losses: readonly (readonly number[])[], hashes: rea
   for (const rank of losses.keys()) log.add({ event: 'phase', phase: 'train', rank }, 500)
   for (let i = 0; i < steps; i++) {
     for (const [rank, own] of losses.entries()) {
-      const atMs = 500 + 10 * (i + 1) + (i > 0 ? 1000 : 0) + rank
-      const counts = { samples, globalSamples: 96, bytesSent: 5000 + 100 * i, times }
+      const atMs = 500 + stepMs * (i + 1) + (i > 0 ? 1000 : 0) + rank
+      const ownTimes = { ...times, ...parts }
+      const counts = { samples, globalSamples: 96, bytesSent: 5000 + 100 * i, times: ownTimes }
       log.add(
         {
           event: 'step',
@@ -135,11 +149,11 @@ function logOf(name: string, losses: readonly (readonly number[])[], hashes: rea
     }
     if (i > 0) continue
     for (const rank of losses.keys()) {
-      log.add({ event: 'phase', phase: 'evaluate', rank }, 510 + rank)
+      log.add({ event: 'phase', phase: 'evaluate', rank }, 500 + stepMs + rank)
       const value = rank / 2
       log.add(
         { event: 'evaluation', step: 1, epoch: 0, loss: 1, metric: 'accuracy', value, rank },
-        1510 + rank,
+        1500 + stepMs + rank,
       )
     }
   }
@@ -228,6 +242,62 @@ describe('the log of a strategy', () => {
     expect(differenceOf([1, 1.5], [1, 1, 2])).toBe(0.5)
   })
 
+  it('says from its times and bytes why it is faster than one rank, or is not', () => {
+    const logs = (...costs: { stepMs: number; backward: number; wire: number }[]) =>
+      costs.map((cost, at) => {
+        const ranks = 2 ** at
+        const own = new Array<number[]>(ranks).fill([3, 2, 1])
+        return logOf(`${ranks}`, own, new Array<string>(ranks).fill('a'), cost)
+      })
+    const alone = { stepMs: 300, backward: 290, wire: 0 }
+    const shared = { kind: 'shared' } as const
+    const reasons = reasonsOf(
+      logs(
+        alone,
+        { stepMs: 160, backward: 150, wire: 4 },
+        { stepMs: 400, backward: 295, wire: 90 },
+      ),
+      { kind: 'cores', cores: 2 },
+    )
+    expect(reasons).toEqual([
+      '2 ranks: 1.9 times as fast as 1 rank. Each computes less (150 ms a step, 290 ms with 1 rank), which saves more than the exchange costs: exchanging 100 B takes 4.00 ms.',
+      '4 ranks: a step takes 1.3 times as long as with 1 rank. This computer has 2 cores for 4 ranks, so computing hardly gets shorter (295 ms a step, 290 ms with 1 rank), and exchanging 100 B takes 90.0 ms.',
+    ])
+    const [saved] = reasonsOf(logs(alone, { stepMs: 400, backward: 260, wire: 100 }), shared)
+    expect(saved).toContain('but that saves only 30.0 ms, and exchanging 100 B takes 100 ms')
+    const [crowded] = reasonsOf(logs(alone, { stepMs: 400, backward: 300, wire: 100 }), shared)
+    expect(crowded).toContain('The ranks share one device, so')
+    const [near] = reasonsOf(logs(alone, { stepMs: 301, backward: 280, wire: 9 }), shared)
+    expect(near).toContain('a step takes 301 ms, 300 ms with 1 rank')
+    // Without one rank there is nothing to compare with, and another batch is another training.
+    expect(reasonsOf(logs(alone, alone).slice(1), shared)).toEqual([])
+    const twice = [
+      [3, 2],
+      [3, 2],
+    ]
+    expect(reasonsOf([...logs(alone), logOf('2x', twice, ['a', 'a'])], shared)).toEqual([])
+  })
+
+  it('of simulated devices has the curve of one rank, and the times of shares and of simulated links', async () => {
+    const one = logOf('1', [[3, 2, 1]], ['a'], { stepMs: 300, backward: 290 })
+    const share = { totalMs: 80, computedMs: 75, exchangedMs: 0, bytes: 0 }
+    const cost = await simulatedStep(4, share, 80_000)
+    // Direct: two messages one after the other, and three quarters of 80 kB twice at 100 MB/s.
+    expect(cost.exchangedMs).toBeGreaterThan(2 + 1.2)
+    expect(cost.exchangedMs).toBeLessThan(2 + 1.4)
+    expect(cost.totalMs).toBe(80 + cost.exchangedMs)
+    const log = new StrategyLog(strategy('4sim'), one.config)
+    log.simulate(one, cost)
+    expect(log.losses.values).toEqual([3, 2, 1])
+    expect(log.losses.seconds.at(-1)).toBeCloseTo((3 * cost.totalMs) / 1000, 9)
+    expect(log.losses.samples).toEqual(one.losses.samples)
+    const [reason] = reasonsOf([one, log], { kind: 'shared' })
+    expect(reason).toMatch(
+      /^4 devices, simulated: 3\.6 times as fast as 1 rank\. Each computes less/,
+    )
+    expect(verdictsOf([one, log])).toEqual([])
+  })
+
   it('is saved with what was measured on held-out samples', () => {
     const text = curvesCsv([
       logOf('1', [[3, 2]], ['a']),
@@ -241,10 +311,10 @@ describe('the log of a strategy', () => {
       ),
     ])
     expect(text.split('\n').slice(0, 4)).toEqual([
-      'experiment,data,seed,strategy,ranks,batch,exchange,step,samples,seconds,loss,held_out_accuracy',
-      '"playground","spiral",0,"1",1,96,"yes",1,96,0.01,3,0',
-      '"playground","spiral",0,"1",1,96,"yes",2,192,0.02,2,',
-      '"playground","spiral",0,"2alone",2,96,"no",1,96,0.011,1.5,0.25',
+      'experiment,model,data,seed,strategy,ranks,batch,exchange,step,samples,seconds,loss,held_out_accuracy',
+      '"playground","tanh","spiral",0,"1",1,96,"yes",1,96,0.01,3,0',
+      '"playground","tanh","spiral",0,"1",1,96,"yes",2,192,0.02,2,',
+      '"playground","tanh","spiral",0,"2alone",2,96,"no",1,96,0.011,1.5,0.25',
     ])
   })
 })
