@@ -1,4 +1,3 @@
-import { hueOf } from '../../src/ui/demo/article.tsx'
 import { formatBytes } from '../../src/ui/parts/format.ts'
 import { hueOf } from '../../src/ui/parts/hue.ts'
 import { Panel } from '../../src/ui/parts/panel.tsx'

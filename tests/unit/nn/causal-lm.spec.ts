@@ -80,7 +80,10 @@ test('a tied model has no lm_head.weight, and ignores it in a state', async () =
 
 test.each([
   [{ numAttentionHeads: 4, numKeyValueHeads: 3 }, /multiple of numKeyValueHeads, 3, got 4/],
-  [{ architecture: 'GemmaForCausalLM' }, /architecture of config must be one of 'LlamaForCausalLM'/],
+  [
+    { architecture: 'GemmaForCausalLM' },
+    /architecture of config must be one of 'LlamaForCausalLM'/,
+  ],
   [{ headDim: 3 }, /width must be an even number above 0, got 3/],
   [{ rope_theta: 1 }, /got "rope_theta"/],
   [
