@@ -100,8 +100,8 @@ export class Trainer {
     this.#earlier = options.warm?.setup
     this.#bits = new RunBits(this.#log, onEvent, options.self, options.warm?.proved)
     this.#queries = new ModelQueries(options.task)
-    this.#changes = new Changes(options.config, options.task.meta, (change) =>
-      onEvent({ event: 'changed', ...change, rank: this.#groups.group.rank }),
+    this.#changes = new Changes(options.config, options.task.meta, (change, by) =>
+      onEvent({ event: 'changed', ...change, by, rank: this.#groups.group.rank }),
     )
     this.#states = new RunStates(options, this.#log, this.#changes)
     this.#loop = new TrainingLoop(options, this.#queries, this.#states, this.#changes)

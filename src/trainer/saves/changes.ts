@@ -23,6 +23,9 @@ const proposalSchema = v.partial(v.strictObject(valueSchemas))
 type Proposal = Partial<Record<LiveKey, number>>
 const isProposal = (received: unknown): received is Proposal => v.is(proposalSchema, received)
 
+/** `by`: the rank that asked, where this group has agreed on it. */
+type OnChanged = (change: Change, by?: number) => void
+
 /** The changes of a run that its ranks have agreed on. */
 export interface Agreed {
   /** Agreements so far: of two lists the one with more is the newer. */
@@ -42,14 +45,14 @@ export class Changes {
   readonly #initial: Readonly<Record<LiveKey, number>>
   /** Of the settings, for a run that is computed again. */
   readonly #given: readonly Change[]
-  readonly #onChanged: (change: Change) => void
+  readonly #onChanged: OnChanged
   /** On this rank, until all have heard of it. */
   #asked: Proposal = {}
   #agreed: Agreed
   /** Values of all steps from `first` up to `end`, among them the one asked for last. */
   #held: { first: number; end: number; values: Readonly<Record<LiveKey, number>> } | undefined
 
-  constructor(config: TrainConfig, meta: DemoMeta, onChanged: (change: Change) => void) {
+  constructor(config: TrainConfig, meta: DemoMeta, onChanged: OnChanged) {
     const { maxStepsPerSec = 0, changes = '[]' } = config
     this.#config = config
     this.#initial = { lr: learningRateOf(config, meta), maxStepsPerSec }
@@ -113,11 +116,13 @@ export class Changes {
       changes = withChange(changes, { step: next, key, from: this.at(key, step), to })
       version = this.#agreed.version + 1
     }
-    this.take({ version, changes })
+    this.take({ version, changes }, (key) =>
+      received.findLastIndex((one) => one[key] !== undefined),
+    )
   }
 
   /** Takes the list of all ranks, and reports values that are new here. */
-  take(agreed: Agreed): void {
+  take(agreed: Agreed, askedBy?: (key: LiveKey) => number): void {
     const before = this.#agreed.changes
     const { version } = agreed
     const changes = version === 0 ? this.#given : agreed.changes
@@ -133,7 +138,8 @@ export class Changes {
       if (isReplaced) return []
       return [{ ...first, from: first.to, to: this.at(key, first.step) }]
     })
-    for (const change of [...gone, ...found]) this.#onChanged(change)
+    for (const change of gone) this.#onChanged(change)
+    for (const change of found) this.#onChanged(change, askedBy?.(change.key))
   }
 
   /** Returns the settings of a run that begins with this step. */

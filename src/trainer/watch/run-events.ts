@@ -120,8 +120,8 @@ export type RunEvent =
       rank: number
     }
   | { event: 'continued'; step: number; pausedMs: number; rank: number }
-  /** From `step` on a setting has another value, on all ranks; `from`: the one before. */
-  | ({ event: 'changed'; rank: number } & Change)
+  /** From `step` on a setting has another value, on all ranks; `from`: the one before; `by`: the rank that asked, as far as it is known here. */
+  | ({ event: 'changed'; by?: number | undefined; rank: number } & Change)
   /** A linked rank has been silent for some seconds, or is heard again. */
   | { event: 'silent'; who: number; isSilent: boolean; rank: number }
   | {

@@ -7,8 +7,8 @@ interface LiveFieldProps {
   value: string
   placeholder?: string | undefined
   unit?: string | undefined
-  /** The step from which it holds, where it has changed. */
-  since?: number | undefined
+  /** The step from which it holds, and who asked for it where that is known; undefined where it has not changed. */
+  since?: { readonly step: number; readonly by: string | null } | undefined
   isFixed: boolean
   /** Resolves when the text holds or is refused. */
   onChange: (text: string) => Promise<void> | void
@@ -44,7 +44,9 @@ export function LiveField(props: LiveFieldProps) {
         {unit && <span class="unit">{unit}</span>}
       </div>
       <p id={noteId} class="hint" role="status">
-        {since === undefined ? '\u00a0' : `from step ${since}`}
+        {since === undefined
+          ? '\u00a0'
+          : `from step ${since.step}${since.by === null ? '' : `, by ${since.by}`}`}
       </p>
     </div>
   )

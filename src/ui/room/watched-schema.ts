@@ -91,7 +91,7 @@ const entries = {
   unlike: v.array(v.object({ step: count, who: texts, text, isLasting: flag })),
   leftOut: v.map(text, v.object({ steps: count, newest: count })),
   assigned: v.nullable(v.object({ samples: v.array(count), step: count })),
-  changed: v.record(text, count),
+  changed: v.record(text, v.object({ step: count, by: v.nullable(text) })),
   recent: v.array(v.object({ atMs: any, step: count, samples: count, globalSamples: count })),
   testingSinceMs: v.nullable(any),
   tests: v.array(v.object({ step: count, ms: any })),

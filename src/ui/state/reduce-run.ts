@@ -122,8 +122,9 @@ function withSaving(run: Run, { saving, file }: Extract<RunAction, { type: 'savi
 }
 
 /** The settings of a run are those of its next step. */
-function withChange(run: Run, { step, key, to }: Extract<RunEvent, { event: 'changed' }>): Run {
-  const changed = { ...run.changed, [key]: step }
+function withChange(run: Run, { step, key, to, by }: Extract<RunEvent, { event: 'changed' }>): Run {
+  const name = by === undefined ? undefined : run.members[by]?.name
+  const changed = { ...run.changed, [key]: { step, by: name ?? null } }
   return { ...run, changed, config: run.config && { ...run.config, [key]: to } }
 }
 

@@ -100,7 +100,7 @@ export interface Run {
   /** By rank, of a full step, since `step`; null while they are as even as the settings have them. */
   readonly assigned: { readonly samples: readonly number[]; readonly step: number } | null
   /** From which step on settings have the values of `config` that they did not begin with. */
-  readonly changed: Partial<Record<LiveKey, number>>
+  readonly changed: Partial<Record<LiveKey, { readonly step: number; readonly by: string | null }>>
   /** The last few seconds of training, without pauses and tests. */
   readonly recent: readonly Mark[]
   /** `atMs` of the test that is under way. */

@@ -394,9 +394,20 @@ describe('a run', () => {
   })
 
   it('has the settings of the next step once ranks have changed one', () => {
-    const change = { event: 'changed', step: 61, key: 'lr', from: 0.02, to: 0.1, rank: 0 } as const
+    const change = {
+      event: 'changed',
+      step: 61,
+      key: 'lr',
+      from: 0.02,
+      to: 0.1,
+      by: 1,
+      rank: 0,
+    } as const
     const { run } = play(training(3, 60), { type: 'event', atMs: 2, event: change })
-    expect(run).toMatchObject({ changed: { lr: 61 }, config: { lr: 0.1 } })
+    expect(run).toMatchObject({
+      changed: { lr: { step: 61, by: run!.members[1].name } },
+      config: { lr: 0.1 },
+    })
     expect(run!.logged.at(-1)).toEqual(change)
   })
 

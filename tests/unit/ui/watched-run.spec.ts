@@ -53,7 +53,7 @@ test('withChanges takes a run whole when every field has a value', () => {
     config,
     leftOut: new Map([['Ada', { steps: 2, newest: 9 }]]),
     unlike: [{ step: 3, who: ['Ada'], text: 'other bits', isLasting: true }],
-    changed: { maxStepsPerSec: 4 },
+    changed: { maxStepsPerSec: { step: 4, by: 'Ada' } },
     paused: { step: 9, by: [0] },
     end: { kind: 'finished', result, bytesSent: 5 },
   }
