@@ -355,7 +355,7 @@ export const allowed: Record<string, readonly string[]> = {
   'demos/tasks.ts': ['src/trainer/settings/task.ts', 'demos/metas.ts', 'demos/*'],
   // The entry point of that worker, and what starts it.
   'demos/compute.worker.ts': ['src/worker/compute/compute-worker.ts', 'demos/tasks.ts'],
-  'demos/start-worker.ts': ['demos/compute.worker.ts'],
+  'demos/start-worker.ts': ['src/util', 'demos/compute.worker.ts'],
   'demos/*': [
     'src/util',
     'src/graph/trace',

@@ -4,11 +4,11 @@ import { type LinkUse, linkUse } from '../../src/ui/live/links.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { log } from '../../src/util/log.ts'
 import type { RunEvent } from '../../src/worker/api.ts'
-import { LocalRanks, onCores } from '../../src/worker/page/local-ranks.ts'
+import { LocalRanks } from '../../src/worker/page/local-ranks.ts'
 import { parseTrainConfig } from '../experiments.ts'
 import { type Field, type Marks, marksOfAnswer } from '../playground/marks.ts'
 import type { Shape } from '../playground/meta.ts'
-import { startWorker } from '../start-worker.ts'
+import { onCores, startWorker } from '../start-worker.ts'
 
 /** A rank as the first screen draws it. */
 export interface Seat {

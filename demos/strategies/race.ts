@@ -1,5 +1,5 @@
-import { LocalRanks, onCores } from '../../src/worker/page/local-ranks.ts'
-import { startWorker } from '../start-worker.ts'
+import { LocalRanks } from '../../src/worker/page/local-ranks.ts'
+import { onCores, startWorker } from '../start-worker.ts'
 import { configOf, experimentOf, type Settings } from './settings.ts'
 import { simulatedStep } from './simulated.ts'
 import { StrategyLog } from './strategy-log.ts'

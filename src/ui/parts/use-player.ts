@@ -61,9 +61,8 @@ export function usePlayer({ endMs, stops, rateAt }: Played): Player {
     setPlaying(false)
     setShare((before) => Math.min(1, Math.max(0, to(timeAt(before)) / endMs)))
   }
-  const ms = timeAt(share)
   return {
-    ...{ ms, isPlaying, rate: rateAt(ms) },
+    ...{ ms: timeAt(share), isPlaying, rate: rateAt(share * endMs) },
     toggle: () => {
       if (!isPlaying && share >= 1) setShare(0)
       setPlaying((before) => !before)

@@ -39,15 +39,9 @@ interface LocalRun {
 }
 
 /** Where local ranks compute, if not as the page's switches say. */
-export interface LocalRanksOptions {
+interface LocalRanksOptions {
   readonly device?: DeviceChoice
   readonly switches?: GivenSwitches
-}
-
-/** Each rank on a thread of the CPU, as much as one core: they share no device. */
-export function onCores(): LocalRanksOptions {
-  const given = givenSwitches()
-  return { device: 'cpu', switches: { ...given, code: { ...given.code, numThreads: 1 } } }
 }
 
 /**

@@ -111,6 +111,21 @@ test('settings go into the address, wrong ones are named, a run can be cancelled
   await page.close()
 }, 120_000)
 
+test('ranks on cores and simulated devices end with bars, reasons and a curve, each under its name', async () => {
+  const page = await open('?experiment=cores&strategies=1,2,4sim&steps=4')
+  await button(page, 'Run').click()
+  await see(page, 'Finished')
+  const names = ['1 rank', '2 ranks', '4 devices, simulated']
+  expect(await page.locator('.steps li > span:first-child').allTextContents()).toEqual(names)
+  const reasons = await page.locator('.steps > p').allTextContents()
+  expect(reasons.map((reason) => reason.split(':')[0])).toEqual(names.slice(1))
+  expect(reasons.every((reason) => /exchanging \d.* takes \d/.test(reason))).toBe(true)
+  const curves = await savedCurves(page)
+  expect(largestDifference(curves['4sim'], curves[1])).toBe(0)
+  await expectGoodAppearance(page, 'strategies-cores')
+  await page.close()
+}, 60_000)
+
 test('says what is in the way: no WebGPU, a switch that cannot be', async () => {
   const page = await driver.browser.newPage()
   const notice = page.locator('.notice h2')
