@@ -13,6 +13,9 @@ import { tensorType } from '../util/shape.ts'
 /** Tokens that one run reads while it reads the beginning of a text. */
 const chunk = 32
 
+/** Calls a function that calls the model, with its adapter or without. */
+export type Traced = <R>(fn: () => R) => R
+
 type Program = StepProgram<{ logits: Tensor }>
 
 /** A model that keeps keys and values of the tokens it has read: one program reads many tokens, the other one. */
@@ -36,7 +39,12 @@ export class CachedModel {
   }
 
   /** `length`: of the longest sequence. cost: two compilations; memory for keys and values of `length` tokens. */
-  static async create(model: CausalLm, length: number, runtime?: AnyRuntime): Promise<CachedModel> {
+  static async create(
+    model: CausalLm,
+    traced: Traced,
+    length: number,
+    runtime?: AnyRuntime,
+  ): Promise<CachedModel> {
     const { numHiddenLayers, numKeyValueHeads, headDim } = model.config
     // The last chunk may end behind the last token.
     const rows = Math.ceil(length / chunk) * chunk
@@ -47,7 +55,10 @@ export class CachedModel {
     )
     const program = (count: number) =>
       compile(
-        (inputs) => ({ logits: model.evaluating(() => continued(model, inputs, caches, rows)) }),
+        (inputs) => {
+          const logits = () => model.evaluating(() => continued(model, inputs, caches, rows))
+          return { logits: traced(logits) }
+        },
         {
           tokens: tensorType([1, count], 'i32'),
           positions: tensorType([count], 'i32'),

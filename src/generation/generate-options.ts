@@ -18,6 +18,8 @@ export interface GenerateOptions {
   stopTokens?: readonly number[]
   /** Of the draws, where `temperature` is above 0; default 0. */
   seed?: number
+  /** True if a model with adapters answers as its base; default false. */
+  disableAdapter?: boolean
   /** An open device, instead of the page's own. */
   runtime?: AnyRuntime
 }
@@ -30,6 +32,7 @@ const known = {
   repetitionPenalty: true,
   stopTokens: true,
   seed: true,
+  disableAdapter: 'flag',
   runtime: true,
 } as const
 

@@ -1,7 +1,8 @@
 import { CausalLm } from '../nn/causal-lm.ts'
+import { PeftModel } from '../nn/lora/peft-model.ts'
 import { checkArgument } from '../util/options.ts'
 import { RandomStream } from '../util/random.ts'
-import { CachedModel } from './cached-model.ts'
+import { CachedModel, type Traced } from './cached-model.ts'
 import { chooseToken } from './choose-token.ts'
 import { checkGenerate, type GenerateOptions, type GenerateSettings } from './generate-options.ts'
 
@@ -13,21 +14,26 @@ import { checkGenerate, type GenerateOptions, type GenerateSettings } from './ge
  * errors: `config.invalid`; `shape.mismatch` for no tokens, and for more than the model has positions for.
  */
 export function generate(
-  model: CausalLm,
+  model: CausalLm | PeftModel<CausalLm>,
   tokens: readonly number[],
   options: GenerateOptions = {},
 ): AsyncGenerator<number, void, void> {
-  checkArgument('generate', 'model', model, model instanceof CausalLm, 'a CausalLm')
-  const settings = checkGenerate(model.config, tokens, options)
-  return continued(model, [...tokens], settings)
+  const base = model instanceof PeftModel ? model.baseModel : model
+  const isOne = base instanceof CausalLm
+  checkArgument('generate', 'model', model, isOne, 'a CausalLm, or one with adapters')
+  const settings = checkGenerate(base.config, tokens, options)
+  const isAlone = model instanceof PeftModel && options.disableAdapter === true
+  const traced: Traced = (fn) => (isAlone ? model.disableAdapter(fn) : fn())
+  return continued(base, traced, [...tokens], settings)
 }
 
 async function* continued(
   model: CausalLm,
+  traced: Traced,
   tokens: readonly number[],
   { maxNewTokens, stopTokens, seed, runtime, ...choice }: GenerateSettings,
 ): AsyncGenerator<number, void, void> {
-  const cached = await CachedModel.create(model, tokens.length + maxNewTokens, runtime)
+  const cached = await CachedModel.create(model, traced, tokens.length + maxNewTokens, runtime)
   try {
     const stream = new RandomStream(seed, 0)
     const seen = new Set(tokens)

@@ -168,6 +168,9 @@ const unsupported = [
   'alora_invocation_tokens',
 ] as const
 
+/** Ways to begin that subtract A and B from the base's weights, as PEFT does once more when it loads the adapter. */
+const changesBase = /^(pissa|olora|corda|loftq|lora_ga)/
+
 /** Settings in an adapter_config.json. errors: `data.malformed`. */
 function settingsIn(
   where: string,
@@ -197,6 +200,11 @@ function settingsIn(
       'Merge it into its base by PEFT, and load that.',
     )
   const { target_modules: targets, init_lora_weights: init } = given
+  if (typeof init === 'string' && changesBase.test(init))
+    throw refuse(
+      `init_lora_weights is ${quoted(init)}, which changes the base`,
+      'Convert it by PEFT: save_pretrained with path_initial_model_for_weight_conversion.',
+    )
   const config = {
     targetModules: isTexts(targets) || typeof targets === 'string' ? targets : [],
     r: given['r'],

@@ -50,7 +50,7 @@ export async function readAdapter(
     factors.set(path, { a: await read(a), b: await read(b) })
   }
   const others: StateDict = {}
-  for (const [key, parameter] of model.alsoTrained()) others[key] = await read(parameter)
+  for (const [key, parameter] of model.alsoTrained(name)) others[key] = await read(parameter)
   const isTransposed = [...layers.values()].some((layer) => layer.isTransposed)
   return { settings, isTransposed, factors, others }
 }

@@ -3,7 +3,7 @@ import type { StoredTensor } from '../../graph/trace/stored-tensor.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
-import { isText, quoted } from '../../util/kind-of.ts'
+import { isRecord, isText, quoted } from '../../util/kind-of.ts'
 import { checkArgument } from '../../util/options.ts'
 import { countArguments } from '../../util/plain-callers.ts'
 import { digestOfAll } from '../contents-digest.ts'
@@ -30,8 +30,8 @@ export class PeftModel<M extends Module = Module> extends Module {
   readonly #settings = new Map<string, Readonly<LoraSettings>>()
   readonly #layers = new Map<string, AdaptedLayer>()
   readonly #switch = new AdapterSwitch()
-  /** Keys of the base's parameters that are trained too. */
-  readonly #alsoTrained = new Set<string>()
+  /** Keys of the base's parameters that an adapter trains beside its own, by its name. */
+  readonly #alsoTrained = new Map<string, ReadonlySet<string>>()
   readonly #digest: BaseDigest
 
   /** Use `getPeftModel`. */
@@ -40,7 +40,7 @@ export class PeftModel<M extends Module = Module> extends Module {
     this.baseModel = base
     this.training = base.training
     base.requiresGrad_(false)
-    const frozen = () => this.#baseParameters().filter(([key]) => !this.#alsoTrained.has(key))
+    const frozen = () => this.#baseParameters().filter(([key]) => !this.#isTrained(key))
     this.#digest = new BaseDigest(() => digestOfAll(frozen()))
     this.registerBuffer('base_sha256', this.#digest)
   }
@@ -90,7 +90,7 @@ export class PeftModel<M extends Module = Module> extends Module {
       this.#layers.set(path, adapted)
       adapted.add(name, settings)
     }
-    for (const key of trained) this.#alsoTrained.add(key)
+    this.#alsoTrained.set(name, new Set(trained))
     this.#settings.set(name, settings)
     this.#freeze()
   }
@@ -120,17 +120,22 @@ export class PeftModel<M extends Module = Module> extends Module {
     return [...this.baseModel.namedParameters()].filter(([key]) => !isOfAdapter(key))
   }
 
+  /** Returns whether any adapter trains this key of the base. */
+  #isTrained(key: string): boolean {
+    return [...this.#alsoTrained.values()].some((keys) => keys.has(key))
+  }
+
   /** Has the active adapter and nothing else trained. */
   #freeze(): void {
+    const active = this.activeAdapter ?? ''
+    const isFrozen = this.#settings.get(active)?.inferenceMode ?? true
+    const also = this.#alsoTrained.get(active)
     for (const [key, parameter] of this.#baseParameters())
-      parameter.requiresGrad = this.#alsoTrained.has(key)
-    for (const [name, { inferenceMode }] of this.#settings)
-      for (const layer of this.#layers.values()) {
-        if (!layer.has(name)) continue
-        const { a, b } = layer.factors(name)
-        for (const factor of [a, b])
-          factor.requiresGrad = name === this.activeAdapter && !inferenceMode
-      }
+      parameter.requiresGrad = !isFrozen && also?.has(key) === true
+    for (const name of this.#settings.keys())
+      for (const layer of this.adaptedLayers(name).values())
+        for (const factor of Object.values(layer.factors(name)))
+          factor.requiresGrad = name === active && !isFrozen
   }
 
   /**
@@ -148,6 +153,7 @@ export class PeftModel<M extends Module = Module> extends Module {
   deleteAdapter(adapterName: string): void {
     this.#mustHave('deleteAdapter', adapterName)
     this.#settings.delete(adapterName)
+    this.#alsoTrained.delete(adapterName)
     for (const layer of this.#layers.values()) layer.delete(adapterName)
     if (this.activeAdapter === adapterName) this.#switch.active = this.#settings.keys().next().value
     this.#freeze()
@@ -164,14 +170,22 @@ export class PeftModel<M extends Module = Module> extends Module {
 
   /**
    * Returns `fn()`, in which the model is the base alone: for steps to compile, as `compile(({ x }) => ({ y: model.disableAdapter(() =>
-   * model.forward(x)) }), …)`. Biases and modules that were trained too stay as they are.
+   * model.forward(x)) }), …)`. Biases and modules that were trained too stay as they are. `generate` has an option instead.
+   *
+   * errors: `graph.misuse` for an `fn` that goes on later, such as an async one: the adapter would be there again.
    */
   disableAdapter<R>(fn: () => R): R {
     checkArgument('disableAdapter', 'fn', fn, typeof fn === 'function', 'a function')
     const before = this.#switch.isOff
     this.#switch.isOff = true
     try {
-      return fn()
+      const result = fn()
+      const goesOn = isRecord(result) && ('then' in result || Symbol.asyncIterator in result)
+      if (!goesOn) return result
+      throw new TabringError(
+        'graph.misuse',
+        `disableAdapter: fn must end before it returns, got ${quoted(result)}. Call disableAdapter inside the function that is compiled, or generate with disableAdapter: true.`,
+      )
     } finally {
       this.#switch.isOff = before
     }
@@ -184,7 +198,7 @@ export class PeftModel<M extends Module = Module> extends Module {
 
   protected override saves(key: string, tensor: StoredTensor): boolean {
     if (!(tensor instanceof Parameter) || isOfAdapter(key)) return true
-    return this.#alsoTrained.has(key.slice(inBase.length))
+    return this.#isTrained(key.slice(inBase.length))
   }
 
   /** @internal The layers of an adapter, by their paths in the base. */
@@ -194,8 +208,8 @@ export class PeftModel<M extends Module = Module> extends Module {
   }
 
   /** @internal What an adapter trains beside its own, by keys of the base. */
-  alsoTrained(): [key: string, parameter: Parameter][] {
-    return this.#baseParameters().filter(([key]) => this.#alsoTrained.has(key))
+  alsoTrained(name: string): [key: string, parameter: Parameter][] {
+    return this.#baseParameters().filter(([key]) => this.#alsoTrained.get(name)?.has(key))
   }
 
   /**
@@ -234,6 +248,7 @@ export class PeftModel<M extends Module = Module> extends Module {
     for (const layer of this.#layers.values()) layer.detach()
     this.#layers.clear()
     this.#settings.clear()
+    this.#alsoTrained.clear()
     this.#switch.active = undefined
     return this.baseModel
   }

@@ -3,6 +3,7 @@ import { chooseToken } from '../../../src/generation/choose-token.ts'
 import { generate } from '../../../src/generation/generate.ts'
 import type { GenerateOptions } from '../../../src/generation/generate-options.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
+import { getPeftModel } from '../../../src/nn/lora/peft-model.ts'
 import { RandomStream } from '../../../src/util/random.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { golden, goldenModel } from '../../support/golden-causal-lm.ts'
@@ -74,6 +75,23 @@ describe('generate', () => {
     expect(await all([1, 2], { ...options, seed: 7, stopTokens: [first[3]] })).toEqual(
       first.slice(0, at),
     )
+  })
+
+  test('generate answers with the adapter of a model, and as its base with disableAdapter', async () => {
+    const model = getPeftModel(goldenModel(wide), {
+      targetModules: 'all-linear',
+      initLoraWeights: false,
+      loraAlpha: 64,
+    })
+    const said = async (options: GenerateOptions) => {
+      const got: number[] = []
+      for await (const token of generate(model, [1, 2], { runtime, maxNewTokens: 8, ...options }))
+        got.push(token)
+      return got
+    }
+    const base = await all([1, 2], { maxNewTokens: 8 })
+    expect(await said({ disableAdapter: true })).toEqual(base)
+    expect(await said({})).not.toEqual(base)
   })
 
   test('generate refuses more tokens than the model has positions for', async () => {

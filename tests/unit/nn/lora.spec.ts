@@ -171,6 +171,29 @@ describe('several adapters', () => {
     program.destroy()
   })
 
+  test('modules that an adapter trains are frozen when another is active, and when it is gone', () => {
+    const model = getPeftModel(mlp(), { targetModules: ['0'], modulesToSave: ['4'] }, 'first')
+    const trained = () =>
+      [...model.namedParameters()].flatMap(([key, { requiresGrad }]) =>
+        requiresGrad && !key.includes('lora') ? [key] : [],
+      )
+    model.addAdapter('second', targets(['0']))
+    expect(trained()).toEqual(['base_model.4.weight', 'base_model.4.bias'])
+    model.setAdapter('second')
+    expect(trained()).toEqual([])
+    model.setAdapter('first')
+    model.deleteAdapter('first')
+    expect(trained()).toEqual([])
+    expect(model.alsoTrained('first')).toEqual([])
+  })
+
+  test('disableAdapter refuses a function that goes on later', async () => {
+    const { model } = await pair()
+    expect(() => model.disableAdapter(async () => outputOf(model))).toThrow(
+      /disableAdapter: fn must end before it returns, got a promise/,
+    )
+  })
+
   test('refuse a name twice, and biases', async () => {
     const { model } = await pair()
     expect(() => model.addAdapter('first', targets(['0']))).toThrow(

@@ -85,7 +85,7 @@ describe("PEFT's files", () => {
       bias: 'lora_only',
       modulesToSave: ['2'],
     })
-    for (const [, parameter] of model.alsoTrained())
+    for (const [, parameter] of model.alsoTrained('default'))
       parameter.assign(new Float32Array(parameter.count).fill(7))
     const files = await saveAdapter(model)
     expect([...tensorsIn(files).tensors.keys()].sort()).toEqual(
@@ -94,8 +94,20 @@ describe("PEFT's files", () => {
       ),
     )
     const again = await loadAdapter(make(), files)
-    const values = await Promise.all(again.alsoTrained().map(([, parameter]) => parameter.read()))
+    const values = await Promise.all(
+      again.alsoTrained('default').map(([, parameter]) => parameter.read()),
+    )
     expect(values.flatMap((all) => [...all])).toEqual(new Array(3 + 2 + 6).fill(7))
+    expect(again.parameters().some(({ requiresGrad }) => requiresGrad)).toBe(false)
+  })
+
+  test('of an adapter do not hold what another one trains', async () => {
+    const make = () => new Sequential(new Linear(2, 3), new Linear(3, 2))
+    const model = getPeftModel(make(), { targetModules: ['0'], modulesToSave: ['1'] }, 'first')
+    model.addAdapter('second', { targetModules: ['0'] })
+    const files = await saveAdapter(model, { adapterName: 'second' })
+    expect([...tensorsIn(files).tensors.keys()]).toHaveLength(2)
+    await loadAdapter(make(), files)
   })
 
   test('are refused with one sentence that says why', async () => {
@@ -106,6 +118,9 @@ describe("PEFT's files", () => {
     await refused(withConfig(files, { peft_type: 'IA3' })).toThrow(/peft_type LORA, got "IA3"/)
     await refused(withConfig(files, { use_dora: true })).toThrow(/use_dora, which is not supported/)
     await refused(withConfig(files, { rank_pattern: { q: 4 } })).toThrow(/rank_pattern/)
+    await refused(withConfig(files, { init_lora_weights: 'pissa_niter_4' })).toThrow(
+      /init_lora_weights is "pissa_niter_4", which changes the base/,
+    )
     await refused(withConfig(files, { r: 5 })).toThrow(
       /"0.lora_A.weight" must be \[5, 6\] for this base and r 5, got \[3, 6\].*golden\/mlp/,
     )
