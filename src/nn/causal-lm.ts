@@ -224,7 +224,7 @@ export class CausalLm extends Module {
    * cost: as `chunkedCrossEntropy`.
    */
   loss(tokens: Tensor, labels: Tensor, options: ChunkedLossOptions = {}): Tensor {
-    this.#check(tokens)
+    this.#check(tokens, 2)
     mustBeTensor('CausalLm', { labels })
     if (!sameShape(labels.shape, tokens.shape)) {
       throw new ShapeError(
@@ -248,14 +248,14 @@ export class CausalLm extends Module {
     return this.lmHead ? this.lmHead.forward(x) : linear(x, this.model.embedTokens.weight)
   }
 
-  #check(tokens: Tensor): void {
+  #check(tokens: Tensor, min = 1): void {
     mustBeTensor('CausalLm', { tokens })
-    const { maxPositionEmbeddings } = this.config
+    const { maxPositionEmbeddings: max } = this.config
     const [, length] = tokens.shape
-    if (tokens.shape.length === 2 && length <= maxPositionEmbeddings) return
+    if (tokens.shape.length === 2 && length >= min && length <= max) return
     throw new ShapeError(
       'shape.mismatch',
-      `CausalLm: tokens must be [batch, T] with T up to ${maxPositionEmbeddings}, got ${formatShape(tokens.shape)}. Cut the sequences.`,
+      `CausalLm: tokens must be [batch, T] with T from ${min} to ${max}, got ${formatShape(tokens.shape)}. Cut or pad the sequences.`,
     )
   }
 

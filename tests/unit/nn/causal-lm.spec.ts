@@ -67,6 +67,13 @@ describe('memory of the loss over 49,152 tokens', () => {
   })
 })
 
+test('loss refuses sequences of one token, which have no next one', () => {
+  const type = tensorType([2, 1], 'i32')
+  const trace = () =>
+    prepare(planningTarget, ({ x }) => ({ loss: new CausalLm(tiny).loss(x, x) }), { x: type })
+  expect(trace).toThrow(/\[batch, T\] with T from 2 to 8, got \[2, 1\]/)
+})
+
 test('a tied model has no lm_head.weight, and ignores it in a state', async () => {
   const model = new CausalLm(tiny)
   const state = await model.stateDict()
