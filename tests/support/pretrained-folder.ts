@@ -61,11 +61,12 @@ function bitsOf(value: number, dtype: 'F16' | 'BF16'): number {
 export async function smallWeights(
   config: Record<string, unknown> = smallConfig,
   dtype: 'F32' | 'F16' | 'BF16' = 'BF16',
+  scale = 1,
 ): Promise<{ tensors: [string, SafeTensor][]; values: Map<string, number[]> }> {
   const state = await new CausalLm(readModelConfig(config)).stateDict()
   const values = new Map<string, number[]>()
   const tensors = Object.entries(state).map(([key, { shape, data }], at): [string, SafeTensor] => {
-    const numbers = Array.from(data, (_, i) => exact(i + at))
+    const numbers = Array.from(data, (_, i) => scale * exact(i + at))
     values.set(key, numbers)
     return dtype === 'F32'
       ? [key, { dtype, shape, data: Float32Array.from(numbers) }]
@@ -88,10 +89,10 @@ export async function smallFiles(
   }
 }
 
-/** The same with the weights in two shards. */
-export async function shardedFiles(): Promise<Files> {
+/** The same with the weights in two shards, times `scale`, a power of 2. */
+export async function shardedFiles(scale = 1): Promise<Files> {
   const { 'model.safetensors': _, ...others } = await smallFiles()
-  const { tensors } = await smallWeights()
+  const { tensors } = await smallWeights(smallConfig, 'BF16', scale)
   const names = ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors']
   const half = Math.ceil(tensors.length / 2)
   const shards = [tensors.slice(0, half), tensors.slice(half)]
