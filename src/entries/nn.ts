@@ -29,7 +29,7 @@ export {
   type RotaryEmbeddingOptions,
 } from '../nn/attention.ts'
 export { BatchNorm1d, BatchNorm2d, type BatchNormLayerOptions } from '../nn/batch-norm.ts'
-export { CausalLm, type CausalLmOptions } from '../nn/causal-lm.ts'
+export { CausalLm, type CausalLmLossOptions, type CausalLmOptions } from '../nn/causal-lm.ts'
 export type { CausalLmConfig } from '../nn/causal-lm-config.ts'
 export { CharRnn, type CharRnnOptions, charRnn } from '../nn/char-rnn.ts'
 export { type CnnOptions, cnn } from '../nn/cnn.ts'

@@ -163,7 +163,7 @@ class Body extends Module {
    *
    * shape: tokens [batch, T] of i32 -> [batch * T, hiddenSize]
    */
-  forward(tokens: Tensor, sequencesOf: (layer: number) => Sequences = this.#whole(tokens)): Tensor {
+  forward(tokens: Tensor, sequencesOf: (layer: number) => Sequences = this.whole(tokens)): Tensor {
     const embedded = this.embedTokens.forward(tokens)
     let x = embedded.reshape([tokens.count, embedded.shape[2]])
     for (const [n, layer] of [...this.layers].entries()) {
@@ -173,12 +173,19 @@ class Body extends Module {
     return this.norm.forward(x)
   }
 
-  #whole({ shape: [batch, length] }: Tensor): () => Sequences {
+  /** Each sample a sequence, or each of its `segments`. RoPE is relative, so that positions go on from one to the next. */
+  whole({ shape: [batch, length] }: Tensor, segments?: Tensor): () => Sequences {
+    const [own, other] = [
+      [length, 1],
+      [1, length],
+    ].map((shape) => segments?.reshape([batch, 1, ...shape]))
+    const attnMask = own && other && own.eq(other)
+    const options = { isCausal: true, ...(attnMask && { attnMask }) }
     const sequences: Sequences = {
       turn: (x, heads) =>
         this.rotaryEmb.forward(x.reshape([batch, length, x.shape[1]]), { heads }).reshape(x.shape),
       attend: (query, key, value, sizes) =>
-        attend([query, key, value], 'tokens', { batch, ...sizes }, { isCausal: true }),
+        attend([query, key, value], 'tokens', { batch, ...sizes }, options),
     }
     return () => sequences
   }
@@ -187,6 +194,14 @@ class Body extends Module {
 export interface CausalLmOptions {
   /** True if backward recomputes each block instead of keeping its intermediates; default false. See `checkpoint`. */
   checkpoint?: boolean
+}
+
+export interface CausalLmLossOptions extends ChunkedLossOptions {
+  /**
+   * Numbers of the texts that share a row: tokens attend to those of an equal number alone. Default: a row is one text. cost: attention without
+   * flash, on a mask of T^2. shape: [batch, T] of i32
+   */
+  segments?: Tensor
 }
 
 /**
@@ -223,23 +238,27 @@ export class CausalLm extends Module {
    * compared with label t + 1, so that labels are the tokens, with `ignoreIndex` where a token has no loss.
    * cost: as `chunkedCrossEntropy`.
    */
-  loss(tokens: Tensor, labels: Tensor, options: ChunkedLossOptions = {}): Tensor {
+  loss(tokens: Tensor, labels: Tensor, options: CausalLmLossOptions = {}): Tensor {
     this.#check(tokens, 2)
-    mustBeTensor('CausalLm', { labels })
-    if (!sameShape(labels.shape, tokens.shape)) {
+    const known = { segments: true, ignoreIndex: true, chunk: true } as const
+    const { segments, ...others } = checkOptions('CausalLm', options, known)
+    mustBeTensor('CausalLm', { labels }, { segments })
+    for (const [name, given] of Object.entries({ labels, segments: segments ?? tokens })) {
+      if (sameShape(given.shape, tokens.shape)) continue
       throw new ShapeError(
         'shape.mismatch',
-        `CausalLm: labels must be ${formatShape(tokens.shape)} as the tokens are, got ${formatShape(labels.shape)}. Pass a label for each token.`,
+        `CausalLm: ${name} must be ${formatShape(tokens.shape)} as the tokens are, got ${formatShape(given.shape)}. Pass one for each token.`,
       )
     }
     const [batch, length] = tokens.shape
     const { hiddenSize } = this.config
-    const hidden = this.model.forward(tokens).reshape([batch, length, hiddenSize])
+    const sequences = this.model.whole(tokens, segments)
+    const hidden = this.model.forward(tokens, sequences).reshape([batch, length, hiddenSize])
     return chunkedCrossEntropy(
       hidden.narrow(1, 0, length - 1).reshape([batch * (length - 1), hiddenSize]),
       (rows) => this.head(rows),
       labels.narrow(1, 1, length - 1).reshape([batch * (length - 1)]),
-      options,
+      others,
     )
   }
 

@@ -22,7 +22,8 @@ export interface TextSample {
  *
  * shape: all i32 [blockSize]. `labels` lie where their tokens are, as `CausalLm.loss` and transformers take them, -100 where there is no
  * loss: at padding, at the first token of each text, and where only answers have one. `positions` count from 0 in each text. `segments`
- * number the texts of a row from 0, -1 for padding: attention stays within equal ones.
+ * number the texts of a row from 0, -1 for padding: with packing, pass them to
+ * `CausalLm.loss`, so that attention stays within equal ones.
  */
 export class TextDataset implements Dataset<TextSample> {
   readonly contents: TextRows

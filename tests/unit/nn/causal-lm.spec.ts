@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile/compile.ts'
 import { prepare } from '../../../src/graph/plan/prepare.ts'
 import { CausalLm } from '../../../src/nn/causal-lm.ts'
 import type { CausalLmConfig } from '../../../src/nn/causal-lm-config.ts'
+import { manualSeed } from '../../../src/nn/init.ts'
 import { countElements, tensorType } from '../../../src/util/shape.ts'
 import { planningTarget } from '../../support/planning-target.ts'
 
@@ -73,6 +75,51 @@ test('loss refuses sequences of one token, which have no next one', () => {
     prepare(planningTarget, ({ x }) => ({ loss: new CausalLm(tiny).loss(x, x) }), { x: type })
   expect(trace).toThrow(/\[batch, T\] with T from 2 to 8, got \[2, 1\]/)
 })
+
+test.each([false, true])(
+  'loss keeps attention within segments, checkpoint %s',
+  async (checkpoint) => {
+    manualSeed(3)
+    const model = new CausalLm(tiny, { checkpoint })
+    const [tokens, segments] = [
+      [1, 2, 3, 4, 5, 6, 6, 0],
+      [0, 0, 0, 1, 1, 1, 1, -1],
+    ].map((row) => Int32Array.from(row))
+    const results = async (
+      own: Int32Array<ArrayBuffer>,
+      labels: Int32Array<ArrayBuffer>,
+      numbers: Int32Array<ArrayBuffer>,
+    ) => {
+      const type = tensorType([1, own.length], 'i32')
+      const program = await compile(
+        (given) => {
+          const loss = model.loss(given.tokens, given.labels, { segments: given.segments })
+          loss.backward()
+          return { loss, grad: model.model.embedTokens.weight.grad! }
+        },
+        { tokens: type, labels: type, segments: type },
+        { device: 'reference' },
+      )
+      const { loss, grad } = await program.run({ tokens: own, labels, segments: numbers })
+      program.destroy()
+      return [loss[0], ...grad]
+    }
+    const labels = Int32Array.of(-100, 2, 3, -100, 5, 6, 6, -100)
+    const packed = await results(tokens, labels, segments)
+    const parts = [
+      [0, 3],
+      [3, 7],
+    ] as const
+    const alone = await Promise.all(
+      parts.map(([from, to]) => {
+        const own = tokens.slice(from, to)
+        return results(own, own, segments.slice(from, to))
+      }),
+    )
+    for (const [i, value] of packed.entries())
+      expect(value).toBeCloseTo((2 * alone[0][i] + 3 * alone[1][i]) / 5, 6)
+  },
+)
 
 test('a tied model has no lm_head.weight, and ignores it in a state', async () => {
   const model = new CausalLm(tiny)
