@@ -98,7 +98,7 @@ function architectureOf(json: Readonly<Record<string, unknown>>): CausalLmConfig
   const named = Array.isArray(given) ? given.find(isArchitecture) : undefined
   const all = Object.keys(architectures)
   const ofType = all.find((name) => name.toLowerCase() === `${String(type)}forcausallm`)
-  const found = named ?? (given === undefined ? ofType : undefined)
+  const found = named ?? ((given ?? undefined) === undefined ? ofType : undefined)
   if (isArchitecture(found)) return found
   const got = Array.isArray(given) ? clipped(given.join(', ')) : quoted(given ?? type)
   throw malformed(

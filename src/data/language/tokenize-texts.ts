@@ -68,7 +68,8 @@ const atOnce = 64
 /**
  * Turns texts into rows of tokens to train on, and to evaluate on.
  *
- * One long text becomes windows that overlap by one token, so that each token but the first has a loss once. A row of a table is one text,
+ * One long text becomes windows that overlap by one token, so that each token but the first has a loss once; what is left at
+ * the end and fills no window is not used. A row of a table is one text,
  * which ends with the model's end-of-text token, and of messages as the chat template ends it.
  * errors: `data.malformed`, naming the line, for messages that the template refuses; for too little text; the signal's reason.
  */
@@ -208,7 +209,9 @@ function partsOf(
         ? 'two rows or more, one of them held out'
         : `a row with a loss within ${blockSize} tokens`,
       `${used.length} of ${all.length}`,
-      wanted > 1 ? 'Add rows, or pass heldOut: 0.' : 'Use a larger blockSize.',
+      wanted > 1
+        ? 'Add rows, or pass heldOut: 0.'
+        : 'Use a larger blockSize, or rows with an answer.',
     )
   const count = heldOutCount(used.length, heldOut)
   const chosen = new Set(permutation(seed, splitEpoch, used.length).subarray(0, count))

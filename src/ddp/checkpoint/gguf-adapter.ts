@@ -71,7 +71,7 @@ export async function saveGgufAdapter(
 ): Promise<Uint8Array<ArrayBuffer>> {
   const where = 'saveGgufAdapter'
   checkRecord(where, 'base', base)
-  const { architecture, numAttentionHeads, numKeyValueHeads = numAttentionHeads } = base
+  const { architecture } = base
   checkChoice(where, 'architecture', architecture, Object.keys(architectures) as never[])
   const known = { adapterName: 'text', dtype: true } as const
   const { adapterName, dtype = 'F32' } = checkOptions(where, options, known)
@@ -89,10 +89,10 @@ export async function saveGgufAdapter(
     tensors[`${name}.lora_a`] = { shape: a.shape, data: a.data as Float32Array<ArrayBuffer> }
     const isKeys = name.endsWith('.attn_k.weight')
     const isTurned = isKeys || name.endsWith('.attn_q.weight')
-    const heads = isKeys ? numKeyValueHeads : numAttentionHeads
+    const heads = isKeys ? 'numKeyValueHeads' : 'numAttentionHeads'
     const data =
       architecture === 'LlamaForCausalLM' && isTurned
-        ? interleaved(b.data as Float32Array<ArrayBuffer>, b.shape, heads)
+        ? interleaved(b.data as Float32Array<ArrayBuffer>, b.shape, base, heads)
         : (b.data as Float32Array<ArrayBuffer>)
     tensors[`${name}.lora_b`] = { shape: b.shape, data }
   }
@@ -117,14 +117,16 @@ export async function saveGgufAdapter(
 function interleaved(
   rows: Float32Array<ArrayBuffer>,
   [out, r]: readonly number[],
-  heads: number | undefined,
+  base: GgufBase,
+  field: 'numAttentionHeads' | 'numKeyValueHeads',
 ): Float32Array<ArrayBuffer> {
-  checkNumber('saveGgufAdapter', 'the number of heads', heads, isCount, 'above 0', true)
+  const heads = base[field]
+  checkNumber('saveGgufAdapter', `${field} of base`, heads, isCount, 'a whole number above 0', true)
   const half = out / heads! / 2
   if (!Number.isInteger(half))
     throw new TabringError(
       'config.invalid',
-      `saveGgufAdapter: ${out} rows must be those of ${heads} heads of an even size. Take numAttentionHeads and numKeyValueHeads from the base's config.json.`,
+      `saveGgufAdapter: ${out} rows must be those of ${heads} heads of an even size. Take ${field} from the base's config.json.`,
     )
   const result = new Float32Array(rows.length)
   for (let row = 0; row < out; row++) {

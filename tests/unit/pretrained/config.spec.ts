@@ -61,9 +61,7 @@ test('readModelConfig takes the defaults of transformers when a file lacks a val
   })
   expect(read({ architectures: ['Qwen3ForCausalLM'] }).headDim).toBe(128)
   expect(read({ architectures: ['Qwen3ForCausalLM'], head_dim: 8 }).headDim).toBe(8)
-  expect(read({ architectures: undefined, model_type: 'qwen2' }).architecture).toBe(
-    'Qwen2ForCausalLM',
-  )
+  expect(read({ architectures: null, model_type: 'qwen2' }).architecture).toBe('Qwen2ForCausalLM')
 })
 
 test.each([

@@ -249,7 +249,10 @@ describe('a GGUF adapter', () => {
     expect(tensorInfos[0].name).toBe('blk.0.attn_qkv.weight.lora_a')
     const architecture = 'LlamaForCausalLM'
     await expect(saveGgufAdapter(make(), { architecture })).rejects.toThrow(
-      /number of heads must be/,
+      /numAttentionHeads of base must be a whole number above 0, got undefined/,
+    )
+    await expect(saveGgufAdapter(make(), { architecture, numAttentionHeads: 2 })).rejects.toThrow(
+      /numKeyValueHeads of base must be/,
     )
     await expect(
       saveGgufAdapter(adapted(caseOf('mlp')), { architecture, ...heads }),
