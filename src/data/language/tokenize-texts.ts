@@ -62,7 +62,7 @@ const known = {
   signal: true,
 } as const
 
-/** Texts between two looks at the signal, and turns of the event loop. */
+/** Texts between two checks of the signal, and turns of the event loop. */
 const atOnce = 64
 
 /**

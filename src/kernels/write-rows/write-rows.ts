@@ -28,7 +28,7 @@ export const writeRows: Op<NoAttrs> = defineOp<NoAttrs>({
     if (isFloat && hasRows && sameShape(start.shape, [1])) return [target]
     throw new ShapeError(
       'shape.mismatch',
-      `writeRows: expected f32 target and source whose rows are alike, and start i32[1], got ${[target, source, start].map(({ dtype, shape }) => `${dtype}${formatShape(shape)}`).join(', ')}. Reshape the source.`,
+      `writeRows: expected f32 target and source with rows of one shape, and start i32[1], got ${[target, source, start].map(({ dtype, shape }) => `${dtype}${formatShape(shape)}`).join(', ')}. Reshape the source.`,
     )
   },
   variants: oneVariant(({ inputs: [target, source] }) =>

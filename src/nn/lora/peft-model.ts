@@ -172,7 +172,7 @@ export class PeftModel<M extends Module = Module> extends Module {
    * Returns `fn()`, in which the model is the base alone: for steps to compile, as `compile(({ x }) => ({ y: model.disableAdapter(() =>
    * model.forward(x)) }), …)`. Biases and modules that were trained too stay as they are. `generate` has an option instead.
    *
-   * errors: `graph.misuse` for an `fn` that goes on later, such as an async one: the adapter would be there again.
+   * errors: `graph.misuse` for an `fn` that continues later, such as an async one: the adapter would be there again.
    */
   disableAdapter<R>(fn: () => R): R {
     checkArgument('disableAdapter', 'fn', fn, typeof fn === 'function', 'a function')

@@ -20,7 +20,7 @@ const dashes: readonly (readonly number[])[] = [
   [6, 2, 2, 2, 2, 2],
 ]
 
-/** After so many, 8 colours and 6 dashes give the same pairs in the same order. */
+/** Number of pairs after which 8 colours and 6 dashes, each in turn, begin again. */
 const round = 24
 
 /** Each of the first 48 is another pair of colour and dashes; the first six differ in both. */

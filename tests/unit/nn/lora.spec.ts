@@ -187,7 +187,7 @@ describe('several adapters', () => {
     expect(model.alsoTrained('first')).toEqual([])
   })
 
-  test('disableAdapter refuses a function that goes on later', async () => {
+  test('disableAdapter refuses a function that continues later', async () => {
     const { model } = await pair()
     expect(() => model.disableAdapter(async () => outputOf(model))).toThrow(
       /disableAdapter: fn must end before it returns, got a promise/,
