@@ -17,7 +17,7 @@ const open = () => new ReferenceRuntime()
 const changedIn = (events: readonly RunEvent[]) =>
   events.flatMap((event) => {
     if (event.event !== 'changed') return []
-    const { event: _, rank: _rank, ...change } = event
+    const { event: _, rank: _rank, by: _by, ...change } = event
     return [change]
   })
 
@@ -80,7 +80,8 @@ test('Trainer takes the value of the last rank when two ask in a pause, and none
   ranks[1].trainer.change('maxStepsPerSec', 0)
   const changed = await Promise.all(ranks.map((rank) => rank.until('changed')))
   const { step } = await ranks[0].until('paused')
-  for (const one of changed) expect(one).toMatchObject({ step: step + 1, key: 'lr', to: 0.25 })
+  for (const one of changed)
+    expect(one).toMatchObject({ step: step + 1, key: 'lr', to: 0.25, by: 1 })
   ranks[0].trainer.goOn()
   await Promise.all(ranks.map(({ end }) => end))
   for (const { events } of ranks) expect(changedIn(events)).toHaveLength(1)
