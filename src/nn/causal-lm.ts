@@ -212,6 +212,7 @@ export interface CausalLmLossOptions extends ChunkedLossOptions {
  */
 export class CausalLm extends Module {
   declare readonly config: CausalLmConfig
+  /** @internal All but the output layer. */
   readonly model: Body
   readonly lmHead: Linear | undefined
 
