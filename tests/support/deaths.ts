@@ -26,25 +26,28 @@ const kinds = [
 ] as const
 
 const victim = 1
-const forEver = () => {
-  for (;;) Math.random()
+/** Returns first, so that the tab is known to be frozen from then on. */
+const freeze = () => {
+  setTimeout(() => {
+    for (;;) Math.random()
+  })
 }
 
 /** Not one of the threads of its device. */
 const computeWorker = (page: Page): Worker =>
   page.workers().find((worker) => !worker.url().includes('thread.worker'))!
 
-/** Resolves when the tab was asked to go; of one that crashes when it has crashed, which takes a busy machine up to a second. */
+/** Resolves when the tab was asked to close, has crashed or begins to be frozen: a busy machine takes a second or more until then. */
 async function end(page: Page, how: How, isPumped: boolean): Promise<void> {
   const crash = how === 'crashed' ? page.waitForEvent('crash') : undefined
-  // After the last two nobody answers: the page is gone, or it or its worker never returns.
   const acts = {
     closed: () => page.close({ runBeforeUnload: false }),
     crashed: () => page.goto('chrome://crash'),
-    frozen: () => (isPumped ? page.evaluate(forEver) : computeWorker(page).evaluate(forEver)),
+    frozen: () => (isPumped ? page.evaluate(freeze) : computeWorker(page).evaluate(freeze)),
   }
-  acts[how]().catch(() => undefined)
-  await crash
+  // Of a page that has crashed nobody answers.
+  const acted = acts[how]().catch(() => undefined)
+  await (how === 'frozen' ? acted : crash)
 }
 
 /**
